@@ -68,7 +68,7 @@ typedef struct hone_vulkan_device {
 #define HONE_VULKAN_DEVICE_INIT {sizeof(hone_vulkan_device), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
 /* Memory as kernels see it: what vkGetBufferDeviceAddress says, plus any offset, and how many bytes are there. It must
- * be a multiple of the element's size; the buffer has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT and
+ * be a multiple of 4 bytes, and of the element's size; the buffer has VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT and
  * …_STORAGE_BUFFER_BIT. */
 typedef struct hone_vulkan_buffer {
   VkDeviceAddress address; /* 0: none */

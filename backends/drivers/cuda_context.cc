@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,7 +13,7 @@
 #include "backends/drivers/cuda_kernel.h"
 #include "backends/drivers/cuda_queue.h"
 #include "backends/drivers/fact_word.h"
-#include "base/mutex.h"
+#include "backends/drivers/shared_code.h"
 
 namespace hone {
 namespace {
@@ -101,10 +100,7 @@ class CudaContext : public BorrowedContext {
   Result<std::shared_ptr<const CudaModule>> ModuleOf(const DeviceArtifact& artifact) {
     if (artifact.language != kCubin || artifact.sources.size() != 1)
       return Error{ErrorKind::kUnsupported, "an artifact in " + artifact.language + " for CUDA", "artifact"};
-    {
-      MutexLock lock(mutex_);
-      if (std::shared_ptr<const CudaModule> module = modules_[artifact.sources[0]].lock()) return module;
-    }
+    if (std::shared_ptr<const CudaModule> module = modules_.Find(artifact.sources[0])) return module;
     const CudaQueue::Inside inside = HONE_TRY(queue_->Enter());
     std::string log(16 << 10, '\0');
     std::array<cuda::JitOption, 2> options{cuda::kJitErrorLog, cuda::kJitErrorLogBytes};
@@ -119,15 +115,11 @@ class CudaContext : public BorrowedContext {
       if (!log.empty()) error.message += ": " + log;
       return error;
     }
-    auto loaded = std::make_shared<const CudaModule>(*queue_, module);
-    MutexLock lock(mutex_);
-    modules_[artifact.sources[0]] = loaded;
-    return std::shared_ptr<const CudaModule>(loaded);
+    return modules_.Add(artifact.sources[0], std::make_shared<const CudaModule>(*queue_, module));
   }
 
   const std::unique_ptr<CudaQueue> queue_;
-  Mutex mutex_;
-  std::map<std::string, std::weak_ptr<const CudaModule>> modules_ HONE_GUARDED_BY(mutex_);  // by code
+  SharedCode<CudaModule> modules_;
 };
 
 }  // namespace

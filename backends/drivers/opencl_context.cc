@@ -4,14 +4,13 @@
 
 #if __has_include(<CL/cl.h>)
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <span>
 
 #include "backends/drivers/fact_word.h"
 #include "backends/drivers/opencl_driver.h"
 #include "backends/drivers/opencl_kernel.h"
-#include "base/mutex.h"
+#include "backends/drivers/shared_code.h"
 
 namespace hone {
 namespace {
@@ -126,21 +125,15 @@ class OpenClContext : public BorrowedContext {
 
   // The same code at other places is compiled once, for as long as it is loaded.
   Result<OpenClKernel::Program> ProgramOf(const DeviceArtifact& artifact) {
-    const std::string& source = artifact.sources.empty() ? std::string() : artifact.sources[0];
-    {
-      MutexLock lock(mutex_);
-      if (OpenClKernel::Program program = programs_[source].lock()) return program;
-    }
-    auto program = std::make_shared<const OpenClOwned<cl_program>>(HONE_TRY(Build(artifact)));
-    MutexLock lock(mutex_);
-    programs_[source] = program;
-    return OpenClKernel::Program(program);
-  }
-
-  Result<OpenClOwned<cl_program>> Build(const DeviceArtifact& artifact) {
     if (artifact.language != "opencl" || artifact.sources.size() != 1)
       return Error{ErrorKind::kUnsupported, "an artifact in " + artifact.language + " for OpenCL", "artifact"};
-    const char* text = artifact.sources[0].c_str();
+    const std::string& source = artifact.sources[0];
+    if (OpenClKernel::Program program = programs_.Find(source)) return program;
+    return programs_.Add(source, std::make_shared<const OpenClOwned<cl_program>>(HONE_TRY(Build(source))));
+  }
+
+  Result<OpenClOwned<cl_program>> Build(const std::string& source) {
+    const char* text = source.c_str();
     cl_int code = CL_SUCCESS;
     OpenClOwned<cl_program> program(cl_.clCreateProgramWithSource(context_.get(), 1, &text, nullptr, &code),
                                     cl_.clReleaseProgram);
@@ -159,8 +152,7 @@ class OpenClContext : public BorrowedContext {
   const cl_device_id device_;
   const OpenClOwned<cl_context> context_;
   const OpenClOwned<cl_command_queue> queue_;
-  Mutex mutex_;
-  std::map<std::string, std::weak_ptr<const OpenClOwned<cl_program>>> programs_ HONE_GUARDED_BY(mutex_);  // by source
+  SharedCode<OpenClOwned<cl_program>> programs_;
 };
 
 Result<std::unique_ptr<OpenClContext>> MakeContext(const OpenCl& cl, OpenClFound found,

@@ -18,11 +18,12 @@ class OpenClWork : public EnqueuedWork {
     cl.clRetainCommandQueue(queue);
   }
 
+  // A device that was lost runs nothing any more.
   bool HasEnded() override {
     cl_int status = CL_COMPLETE;
     const cl_int code =
         cl_.clGetEventInfo(event_.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
-    return code == CL_SUCCESS && status <= CL_COMPLETE;
+    return code != CL_SUCCESS || status <= CL_COMPLETE;
   }
   void Wait() override {
     cl_event event = event_.get();

@@ -50,8 +50,8 @@ class VulkanContext : public BorrowedContext {
     const auto invalid = [](std::string what) { return Error{ErrorKind::kInvalid, std::move(what), ""}; };
     if (buffer.bytes < bytes)
       return invalid(fmt::format("the buffer has {} bytes, the operand {}", buffer.bytes, bytes));
-    if (buffer.handle % element_bytes != 0)
-      return invalid(fmt::format("its address is no multiple of {} bytes, as its elements have", element_bytes));
+    if (const uint64_t alignment = std::max<uint64_t>(kVulkanAlignment, element_bytes); buffer.handle % alignment != 0)
+      return invalid(fmt::format("its address is no multiple of {} bytes", alignment));
     return MemoryRange{0, buffer.handle, buffer.bytes};
   }
 

@@ -1,6 +1,8 @@
 #if __has_include(<vulkan/vulkan.h>)
 #include "backends/drivers/vulkan_kernel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -40,14 +42,8 @@ class VulkanWork : public EnqueuedWork {
 }  // namespace
 
 Result<std::shared_ptr<const VulkanPipelines::Pipeline>> VulkanPipelines::Find(const std::string& module) {
-  {
-    MutexLock lock(mutex_);
-    if (std::shared_ptr<const Pipeline> pipeline = known_[module].lock()) return pipeline;
-  }
-  auto pipeline = std::make_shared<const Pipeline>(HONE_TRY(Make(module)));
-  MutexLock lock(mutex_);
-  known_[module] = pipeline;
-  return std::shared_ptr<const Pipeline>(pipeline);
+  if (std::shared_ptr<const Pipeline> pipeline = known_.Find(module)) return pipeline;
+  return known_.Add(module, std::make_shared<const Pipeline>(HONE_TRY(Make(module))));
 }
 
 Result<VulkanPipelines::Pipeline> VulkanPipelines::Make(const std::string& source) const {
@@ -159,8 +155,9 @@ Result<VulkanMemory> VulkanKernel::Allocate(size_t bytes) {
   return memory;
 }
 
-// An address is good for a kernel wherever its elements may lie.
 Result<void> VulkanKernel::Place(size_t buffer, const DeviceMemory& memory, size_t offset) {
+  if (offset % kVulkanAlignment != 0)
+    return Error{ErrorKind::kUnsupported, fmt::format("a buffer at offset {}", offset), ""};
   HONE_TRY(home_.device.Finish());  // who is enqueued still reads its arguments
   Put(buffer, MemoryOf(memory).address + offset);
   return {};

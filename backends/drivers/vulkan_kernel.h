@@ -13,10 +13,14 @@
 #include <vector>
 
 #include "backends/drivers/borrowed_context.h"
+#include "backends/drivers/shared_code.h"
 #include "backends/drivers/vulkan_device.h"
 #include "base/mutex.h"
 
 namespace hone {
+
+// What shaders take for granted of a buffer's begin: they read and write small elements by four.
+inline constexpr size_t kVulkanAlignment = 4;
 
 struct VulkanDeviceMemory : DeviceMemory {
   explicit VulkanDeviceMemory(VulkanMemory owned) : memory(std::move(owned)) {}
@@ -36,14 +40,13 @@ class VulkanPipelines {
   };
 
   explicit VulkanPipelines(VulkanDevice& device) : device_(device) {}
-  Result<std::shared_ptr<const Pipeline>> Find(const std::string& module) HONE_EXCLUDES(mutex_);
+  Result<std::shared_ptr<const Pipeline>> Find(const std::string& module);
 
  private:
   Result<Pipeline> Make(const std::string& module) const;
 
   VulkanDevice& device_;
-  Mutex mutex_;
-  std::map<std::string, std::weak_ptr<const Pipeline>> known_ HONE_GUARDED_BY(mutex_);  // by module
+  SharedCode<Pipeline> known_;
 };
 
 // Memory that launches read the addresses of their buffers from: pieces of a few allocations, of which devices have no

@@ -76,8 +76,12 @@ Result<Printed> PrintWith(const Kernel& kernel, const Schedule& schedule, const 
   return printed;
 }
 
-// By the request's schedule, or the default one. A default that does not fit the device after all is a gap in its
-// rules: a thread per output, without register tiles, always fits.
+// What is built where the request names no schedule: the first that fits. Code of the default may be too much for the
+// device, or a rule may not know one of its limits.
+constexpr Result<Schedule> (*kDefaults[])(const Kernel&, const Target&) = {DefaultSchedule, ModestSchedule,
+                                                                           PlainSchedule};
+
+// By the request's schedule, or a default one.
 Result<Printed> Print(const BuildRequest& request, const Kernel& kernel, BuildTimes& times) {
   HONE_TRY(DeviceKindOf(request.target));
   HONE_CHECK(request.target.device() != nullptr);
@@ -96,9 +100,8 @@ Result<Printed> Print(const BuildRequest& request, const Kernel& kernel, BuildTi
     return printed;
   }
   std::string refusal;
-  for (const bool modest : {false, true}) {
-    const Schedule schedule =
-        HONE_TRY(modest ? ModestSchedule(kernel, request.target) : DefaultSchedule(kernel, request.target));
+  for (const auto& plan : kDefaults) {
+    const Schedule schedule = HONE_TRY(plan(kernel, request.target));
     times.schedule += watch.Lap();
     Result<Printed> printed = PrintWith(kernel, schedule, request.target, times);
     watch.Lap();

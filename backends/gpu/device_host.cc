@@ -93,18 +93,25 @@ class DeviceHost {
   static constexpr int64_t kLookMs = 50;
 
   Result<LaunchOutcome> Launch(ChildFrame& frame, int64_t limit_ns) {
-    if (device_pid_ < 0) HONE_TRY(StartDevice());
     BufferPlan plan;
     plan.bytes = kStatusBytes;
     const MappedBuffer shared = HONE_TRY(MapBuffer(plan, frame.fds[1].get(), false));
     const auto& status = *reinterpret_cast<const CandidateStatus*>(shared.data);
-    Result<LaunchOutcome> outcome = LaunchWatching(frame, std::chrono::nanoseconds(limit_ns), status);
+    const std::chrono::nanoseconds limit(limit_ns);
+    Result<LaunchOutcome> outcome = LaunchWatching(frame, limit, status);
+    // A device that was lost, or a process that ended, since the last candidate: this one did not run and is not to
+    // blame, unless it befalls a second process, too.
+    if (outcome && !IsAlive() && !outcome->timed_out && status.stage.load() == RunStage::kSetup)
+      outcome = LaunchWatching(frame, limit, status);
     ::munmap(shared.base, shared.size);
     return outcome;
   }
 
+  bool IsAlive() const { return device_pid_ >= 0; }
+
   Result<LaunchOutcome> LaunchWatching(ChildFrame& frame, std::chrono::nanoseconds limit,
                                        const CandidateStatus& status) {
+    if (!IsAlive()) HONE_TRY(StartDevice());
     MonotonicTime deadline = std::chrono::steady_clock::now() + kLoading;
     const Result<void> sent =
         device_.Send(ChildMessage::kLaunch, frame.id, frame.body, {frame.fds[0].get(), frame.fds[1].get()}, deadline);
@@ -112,11 +119,11 @@ class DeviceHost {
       Result<ChildFrame> reply = device_.Receive(deadline);
       if (reply && reply->type == ChildMessage::kLaunched && reply->id == frame.id) {
         LaunchOutcome outcome = HONE_TRY(DecodeOutcome(reply->body));
-        if (outcome.status.code == kExitMisdeed) EndDevice();
+        if (outcome.status.code == kExitMisdeed || outcome.status.code == kExitDriver) EndDevice();
         return outcome;
       }
     }
-    // It hangs, or died of the candidate.
+    // It hangs, or died.
     LaunchOutcome outcome;
     outcome.timed_out = std::chrono::steady_clock::now() >= deadline;
     outcome.status = EndDevice();

@@ -147,7 +147,11 @@ class DeviceProcess {
     if (!ran) std::snprintf(status.setup_error, sizeof status.setup_error, "%s", ran.error().Text().c_str());
     const bool is_setup = status.stage == RunStage::kSetup;
     ::munmap(shared->base, shared->size);
-    return ran ? kExitDone : is_setup ? kExitSetup : kExitMisdeed;
+    if (ran) return kExitDone;
+    if (!is_setup) return kExitMisdeed;
+    return ran.error().kind == ErrorKind::kRunFailed ? kExitDriver
+           : ran.error().kind == ErrorKind::kLimit   ? kExitLimit
+                                                     : kExitSetup;
   }
 
  private:

@@ -104,5 +104,7 @@ inline constexpr int kExitDone = 0;
 inline constexpr int kExitSetup = 90;    // setup_error says why
 inline constexpr int kExitFault = 91;    // fault_… say what
 inline constexpr int kExitMisdeed = 92;  // setup_error says what it did
+inline constexpr int kExitDriver = 93;   // before it ran, the device or its driver failed: setup_error says how
+inline constexpr int kExitLimit = 94;    // setup_error says what it takes more of than there is
 
 }  // namespace hone

@@ -148,12 +148,11 @@ std::optional<Error> Verdict(const LaunchOutcome& outcome, const CandidateStatus
     return RunFailed("killed from outside, most likely for want of memory, " + doing);
   if (outcome.status.signal != 0) return RunFailed(fmt::format("{}, {}", outcome.status.Text(), doing));
   if (outcome.status.code == kExitFault) return RunFailed(DescribeFault(status, workload));
-  if (outcome.status.code == kExitSetup) {
-    size_t length = ::strnlen(status.setup_error, sizeof status.setup_error);
-    return RunFailed("it could not be started: " + std::string(status.setup_error, length));
-  }
-  if (outcome.status.code == kExitMisdeed)
-    return RunFailed(std::string(status.setup_error, ::strnlen(status.setup_error, sizeof status.setup_error)));
+  const std::string why(status.setup_error, ::strnlen(status.setup_error, sizeof status.setup_error));
+  if (outcome.status.code == kExitSetup || outcome.status.code == kExitDriver)
+    return RunFailed("it could not be started: " + why);
+  if (outcome.status.code == kExitLimit) return Error{ErrorKind::kLimit, "it could not be started: " + why, ""};
+  if (outcome.status.code == kExitMisdeed) return RunFailed(why);
   if (status.return_code != 0) return RunFailed(fmt::format("returned {}, {}", status.return_code, doing));
   if (outcome.status.code != kExitDone || status.stage.load() != RunStage::kDone)
     return RunFailed(fmt::format("it ended the process ({}), {}", outcome.status.Text(), doing));

@@ -25,6 +25,7 @@ struct Who {
   enum class Kind : uint8_t { kFirst, kAny, kLoop };  // thread 0; any; as the variable of a bound loop says
   std::array<Kind, kAxes> kind = {Kind::kFirst, Kind::kFirst, Kind::kFirst};
   std::array<VarId, kAxes> var = {};
+  std::array<bool, kAxes> has_all = {};  // the loop makes a trip for each thread of the block
   bool operator==(const Who&) const = default;
 };
 
@@ -59,11 +60,13 @@ class BarrierPlacer {
     for (const StmtPtr& child : stmt.body) FindThreads(*child);
   }
 
-  static Who Inside(const Stmt& stmt, Who who) {
+  Who Inside(const Stmt& stmt, Who who) const {
     if (stmt.kind == Stmt::Kind::kBlock && stmt.all_threads) return {};
     if (stmt.kind != Stmt::Kind::kLoop || stmt.loop != LoopKind::kBound || !IsThreadAxis(stmt.axis)) return who;
-    who.kind[DimensionOf(stmt.axis)] = Who::Kind::kLoop;
-    who.var[DimensionOf(stmt.axis)] = stmt.var;
+    const size_t t = DimensionOf(stmt.axis);
+    who.kind[t] = Who::Kind::kLoop;
+    who.var[t] = stmt.var;
+    who.has_all[t] = program_.vars.Range(stmt.extent).lo >= threads_[t];
     return who;
   }
 
@@ -227,14 +230,16 @@ class BarrierPlacer {
 
   std::vector<Access> AccessesOf(const Stmt& store, const Who& who) const {
     std::vector<Access> accesses;
-    // Registers are every thread's own: where no loop says which thread writes them, all do.
-    Who reader = who;
-    if (program_.InRegisters(store.buffer) || program_.buffer(store.buffer).scope == Scope::kFragments)
-      for (Who::Kind& kind : reader.kind)
-        if (kind == Who::Kind::kFirst) kind = Who::Kind::kAny;
+    // Registers are every thread's own: where no loop says which thread writes them, all do, and those beyond a loop's
+    // trips what the last trip writes. So it is with conditions.
+    Who everyone = who;
+    for (size_t t = 0; t < kAxes; ++t)
+      if (who.kind[t] == Who::Kind::kFirst || !who.has_all[t]) everyone.kind[t] = Who::Kind::kAny;
+    const bool is_own = program_.InRegisters(store.buffer) || program_.buffer(store.buffer).scope == Scope::kFragments;
+    const Who& reader = is_own ? everyone : who;
     AddLoads(*store.value, reader, accesses);
     AddOpaque(store.index, reader, accesses);
-    AddOpaque(store.guard, reader, accesses);
+    AddOpaque(store.guard, everyone, accesses);
     if (store.combine != Reduction::kNone) Add(&store, store.buffer, false, store.index, reader, accesses);
     Add(&store, store.buffer, true, store.index, who, accesses);
     if (store.combine == Reduction::kNone && !accesses.empty() && accesses.back().writes) accesses.back().nest = nest_;

@@ -239,4 +239,10 @@ Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target) {
   return ScheduleThatFits(kernel, target, ChooseModestly);
 }
 
+Result<Schedule> PlainSchedule(const Kernel& kernel, const Target& target) {
+  HONE_TRY(DeviceKindOf(target));
+  SchedulePlanner planner(kernel, target);
+  return PlanByRules(planner, kPlainGpuRules).schedule;
+}
+
 }  // namespace hone

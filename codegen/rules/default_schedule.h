@@ -20,6 +20,10 @@ Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target);
 Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target);
 int64_t ChooseModestly(const Choice& choice);  // its chooser
 
+// For a GPU, whatever its limits: a thread per output, no block storage, no tiles. Slow, and the last resort for what a
+// rule lays out in a way that the device does not take.
+Result<Schedule> PlainSchedule(const Kernel& kernel, const Target& target);
+
 // A schedule by the same rules, steered: the space that a search walks through. Where the choices lead into something
 // that does not apply or lower, that shows when it is applied or lowered.
 struct Plan {

@@ -1,8 +1,50 @@
 #include "codegen/rules/gpu_planning.h"
 
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/arithmetic.h"
 #include "ir/graph/stage_graph.h"
 
 namespace hone {
+
+std::string SpreadBlocks(SchedulePlanner& planner, const std::string& stage, const std::vector<BlockLoop>& loops) {
+  const std::array<int64_t, 3>& grid = planner.machine().grid;
+  std::vector<std::string> names;
+  int64_t blocks = 1;
+  bool fits = true;
+  for (const BlockLoop& loop : loops) {
+    names.push_back(loop.loop);
+    blocks *= loop.blocks;
+    fits &= loop.blocks <= grid[DimensionOf(loop.axis)];
+  }
+  if (fits) return "";
+  const std::string row = Fused(planner, stage, names);
+  if (blocks <= grid[0]) {
+    planner.Bind(stage, row, LaunchAxis::kBlockX);
+    return row;
+  }
+  // Layers of rows of columns, as few of each as there must be. What a reader needs beyond the end may add some.
+  const int64_t in_rows = CeilDiv(blocks, std::max<int64_t>(1, grid[0]));
+  const int64_t layers = CeilDiv(in_rows, std::max<int64_t>(1, grid[1]));
+  const int64_t rows = CeilDiv(in_rows, layers), columns = CeilDiv(blocks, rows * layers);
+  std::vector<int64_t> factors = {columns};
+  std::vector<LaunchAxis> axes = {LaunchAxis::kBlockY, LaunchAxis::kBlockX};
+  if (layers > 1) {
+    factors.insert(factors.begin(), rows);
+    axes.insert(axes.begin(), LaunchAxis::kBlockZ);
+  }
+  planner.Split(stage, row, factors);
+  for (size_t i = 0; i < axes.size(); ++i) planner.Bind(stage, fmt::format("{}.{}", row, i), axes[i]);
+  return fmt::format("{}.{}", row, factors.size());
+}
+
+std::string BindBlocks(SchedulePlanner& planner, const std::string& stage, const std::vector<BlockLoop>& loops) {
+  if (const std::string spread = SpreadBlocks(planner, stage, loops); !spread.empty()) return spread;
+  for (const BlockLoop& loop : loops) planner.Bind(stage, loop.loop, loop.axis);
+  return loops.back().loop;
+}
 
 bool IsMadeForOneReader(const SchedulePlanner& planner, const std::string& tensor) {
   const StageId producer = FindStage(planner.kernel(), tensor);

@@ -50,6 +50,21 @@ inline std::vector<std::string> NamesOf(const std::vector<Axis>& axes) {
   return names;
 }
 
+// Blocks of a launch. gpu_planning.cc.
+
+struct BlockLoop {
+  std::string loop;
+  int64_t blocks = 1;
+  LaunchAxis axis = LaunchAxis::kBlockX;
+};
+
+// Where a dimension would have more blocks than the device allows: fuses the loops, a stage's outermost from the first
+// to the last, into one row of blocks, which goes on along y, then along z. The innermost loop's name; "" where each
+// loop fits its dimension: then nothing is done.
+std::string SpreadBlocks(SchedulePlanner& planner, const std::string& stage, const std::vector<BlockLoop>& loops);
+// The same, or each loop bound to its dimension; the innermost loop's name.
+std::string BindBlocks(SchedulePlanner& planner, const std::string& stage, const std::vector<BlockLoop>& loops);
+
 // Operands in block storage. gpu_planning.cc.
 
 // Whether a tensor is an element-wise stage that nobody else reads: blocks compute it where they would copy it.

@@ -25,7 +25,7 @@ void BindOutputs(SchedulePlanner& planner, const std::string& name) {
                                          std::min({int64_t{128}, BitCeil(outputs), AllowedThreads(planner)}));
   const std::string all = Fused(planner, name, NamesOf(stage.axes));
   planner.Split(name, all, {threads});
-  planner.Bind(name, all + ".0", LaunchAxis::kBlockX);
+  BindBlocks(planner, name, {{all + ".0", CeilDiv(outputs, threads)}});
   planner.Bind(name, all + ".1", LaunchAxis::kThreadX);
   if (stage.reduction != Reduction::kNone) planner.RegisterTile(name, all + ".1");
 }
@@ -49,8 +49,8 @@ bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& name) {
   planner.MarkScheduled(name);
   planner.MarkScheduled(parts);
   planner.Took("block_rows", name, "a block per output, whose threads reduce a part each");
-  const std::string block = Fused(planner, name, NamesOf(planner.StageNamed(name).axes));
-  planner.Bind(name, block, LaunchAxis::kBlockX);
+  const std::string outputs = Fused(planner, name, NamesOf(planner.StageNamed(name).axes));
+  const std::string block = BindBlocks(planner, name, {{outputs, Outputs(planner, stage)}});
   planner.RegisterTile(name, block);
   planner.ComputeAt(parts, name, block);
   planner.Store(parts, Scope::kBlock);
@@ -66,6 +66,27 @@ bool ScheduleGpuOutputs(SchedulePlanner& planner, const std::string& name) {
   planner.MarkScheduled(name);
   planner.Took("outputs", name, "a thread per output");
   BindOutputs(planner, name);
+  return true;
+}
+
+bool ScheduleGpuPlainly(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  planner.MarkScheduled(name);
+  planner.Took("plain", name, "a thread per output, and for others behind it where blocks are too few");
+  if (stage.axes.empty()) return true;
+  const int64_t outputs = Outputs(planner, stage);
+  const int64_t threads = std::min({int64_t{128}, BitCeil(outputs), AllowedThreads(planner)});
+  const int64_t blocks = CeilDiv(outputs, threads);
+  const int64_t trips = CeilDiv(blocks, std::max<int64_t>(1, planner.machine().grid[0]));
+  const std::string all = Fused(planner, name, NamesOf(stage.axes));
+  // Whatever is computed beyond the outputs, for readers, makes more trips, not more blocks.
+  planner.Split(name, all, {CeilDiv(blocks, trips), threads});
+  std::vector<std::string> order = {all + ".1", all + ".2", all + ".0"};
+  for (const Axis& axis : stage.reduce_axes) order.push_back(axis.name);
+  planner.Reorder(name, order);
+  planner.Bind(name, all + ".1", LaunchAxis::kBlockX);
+  planner.Bind(name, all + ".2", LaunchAxis::kThreadX);
+  if (stage.reduction != Reduction::kNone) planner.RegisterTile(name, all + ".0");
   return true;
 }
 
@@ -88,8 +109,11 @@ bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& name) {
   planner.Split(name, x, {threads, columns});
   std::vector<std::string> others = NamesOf(stage.axes);
   others.pop_back();
-  if (!others.empty()) planner.Bind(name, Fused(planner, name, others), LaunchAxis::kBlockY);
-  planner.Bind(name, x + ".0", LaunchAxis::kBlockX);
+  std::vector<BlockLoop> blocks;
+  if (!others.empty())
+    blocks.push_back({Fused(planner, name, others), Outputs(planner, stage) / width, LaunchAxis::kBlockY});
+  blocks.push_back({x + ".0", CeilDiv(width, threads * columns)});
+  BindBlocks(planner, name, blocks);
   planner.Bind(name, x + ".1", LaunchAxis::kThreadX);
   planner.Vectorize(name, {x + ".2"});
   return true;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/arithmetic.h"
+#include "codegen/rules/gpu_planning.h"
 #include "codegen/rules/row_group.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/stage_graph.h"
@@ -55,10 +56,10 @@ class ColumnReduction {
     order.insert(order.end(), inside.begin(), inside.end());
     order.push_back(x + ".2");
     planner_.Reorder(out_, order);
-    std::string block = blocks[0];
-    for (size_t i = 1; i < blocks.size(); ++i) block += "+" + blocks[i];
-    if (blocks.size() > 1) planner_.Fuse(out_, blocks);
-    planner_.Bind(out_, block, LaunchAxis::kBlockX);
+    int64_t count = CeilDiv(planner_.Extent(out, shape_.last), shape_.threads_x * shape_.width);
+    for (AxisId axis = AxisId(0); axis != shape_.last; ++axis)
+      if (!IsInside(axis)) count *= planner_.Extent(out, axis);
+    const std::string block = BindBlocks(planner_, out_, {{Fused(planner_, out_, blocks), count}});
     planner_.Bind(out_, x + ".1", LaunchAxis::kThreadX);
     planner_.Unroll(out_, inside);
     planner_.Vectorize(out_, {x + ".2"});

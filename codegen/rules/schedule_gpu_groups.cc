@@ -148,12 +148,13 @@ class GroupRule {
     order.insert(order.end(), {y + ".0", x + ".0", y + ".1", x + ".1", y + ".3", y + ".5", x + ".3", y + ".2", y + ".4",
                                x + ".2", x + ".4"});
     planner_.Reorder(out, order);
-    if (others.size() > 1) planner_.Fuse(out, others);
-    std::string outer;
-    for (const std::string& name : others) outer += (outer.empty() ? "" : "+") + name;
-    if (!others.empty()) planner_.Bind(out, outer, LaunchAxis::kBlockZ);
-    planner_.Bind(out, y + ".0", LaunchAxis::kBlockY);
-    planner_.Bind(out, x + ".0", LaunchAxis::kBlockX);
+    const int64_t rows = planner_.Extent(stage, roles_.rows), columns = planner_.Extent(stage, roles_.columns);
+    std::vector<BlockLoop> blocks;
+    if (!others.empty())
+      blocks.push_back({Fused(planner_, out, others), Outputs(planner_, stage) / rows / columns, LaunchAxis::kBlockZ});
+    blocks.push_back({y + ".0", CeilDiv(rows, Rows()), LaunchAxis::kBlockY});
+    blocks.push_back({x + ".0", CeilDiv(columns, Columns())});
+    BindBlocks(planner_, out, blocks);
     planner_.Fuse(out, {y + ".1", x + ".1"});
     planner_.Fuse(out, {y + ".3", y + ".5", x + ".3"});
     group_loop_ = y + ".1+" + x + ".1";

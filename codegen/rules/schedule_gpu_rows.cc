@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/arithmetic.h"
+#include "codegen/rules/gpu_planning.h"
 #include "codegen/rules/row_group.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/stage_graph.h"
@@ -135,19 +136,20 @@ class BlockRows {
       planner_.Reorder(out_, order);
       planner_.Unroll(out_, inside);
     }
-    block_ = blocks[0];
-    for (size_t i = 1; i < blocks.size(); ++i) block_ += "+" + blocks[i];
-    if (blocks.size() > 1) planner_.Fuse(out_, blocks);
+    block_ = Fused(planner_, out_, blocks);
+    int64_t count = CeilDiv(planner_.Extent(out.axes[shape_.rows - 1]), shape_.together);
+    for (size_t axis = 0; axis + 1 < shape_.rows; ++axis)
+      if (!shape_.IsInside(axis)) count *= planner_.Extent(out.axes[axis]);
     planner_.MarkScheduled(out_);
     std::vector<std::string> order{block_, row + ".1"};
     if (out.axes.size() == shape_.rows) {
-      planner_.Bind(out_, block_, LaunchAxis::kBlockX);
+      block_ = BindBlocks(planner_, out_, {{block_, count}});
       planner_.Bind(out_, row + ".1", LaunchAxis::kThreadY);
       places_[out_] = {out_, row + ".1"};
       return;
     }
     const std::string thread = DivideElements(out_, order);
-    planner_.Bind(out_, block_, LaunchAxis::kBlockX);
+    block_ = BindBlocks(planner_, out_, {{block_, count}});
     planner_.Bind(out_, row + ".1", LaunchAxis::kThreadY);
     places_[out_] = {out_, thread};
   }

@@ -95,16 +95,26 @@ class TiledReduction {
       order.push_back(x + part);
     }
     planner_.Reorder(out_, order);
-    if (!others.empty()) planner_.Bind(out_, Fused(planner_, out_, others), LaunchAxis::kBlockZ);
-    planner_.Bind(out_, x + ".0", LaunchAxis::kBlockX);
+    const int64_t width = planner_.Extent(out, tile_.x), height = tile_.y ? planner_.Extent(out, tile_.y) : 1;
+    std::vector<BlockLoop> blocks;
+    if (!others.empty())
+      blocks.push_back({Fused(planner_, out_, others), Outputs(planner_, out) / width / height, LaunchAxis::kBlockZ});
+    if (!y.empty()) blocks.push_back({y + ".0", CeilDiv(height, tile_.height()), LaunchAxis::kBlockY});
+    blocks.push_back({x + ".0", CeilDiv(width, tile_.width())});
+    const std::string spread = SpreadBlocks(planner_, out_, blocks);
+    const auto bind = [&](const std::string& loop, LaunchAxis axis) {
+      if (spread.empty()) planner_.Bind(out_, loop, axis);
+    };
+    if (!others.empty()) bind(blocks[0].loop, LaunchAxis::kBlockZ);
+    bind(x + ".0", LaunchAxis::kBlockX);
     planner_.Bind(out_, x + ".1", LaunchAxis::kThreadX);
     if (!y.empty()) {
-      planner_.Bind(out_, y + ".0", LaunchAxis::kBlockY);
+      bind(y + ".0", LaunchAxis::kBlockY);
       planner_.Bind(out_, y + ".1", LaunchAxis::kThreadY);
       planner_.Unroll(out_, {y + ".2"});
     }
     planner_.Vectorize(out_, {x + ".2"});
-    return {x + ".0", x + ".1"};
+    return {spread.empty() ? x + ".0" : spread, x + ".1"};
   }
 
   // A thread's tile, of the parts that threads along z have.

@@ -131,12 +131,13 @@ class WarpRule {
     order.insert(order.end(),
                  {y + ".0", x + ".0", y + ".1", x + ".1", y + ".3", x + ".3", y + ".2", x + ".2", x + ".4"});
     planner_.Reorder(out, order);
-    if (others.size() > 1) planner_.Fuse(out, others);
-    std::string outer;
-    for (const std::string& name : others) outer += (outer.empty() ? "" : "+") + name;
-    if (!others.empty()) planner_.Bind(out, outer, LaunchAxis::kBlockZ);
-    planner_.Bind(out, y + ".0", LaunchAxis::kBlockY);
-    planner_.Bind(out, x + ".0", LaunchAxis::kBlockX);
+    const int64_t rows = planner_.Extent(stage, roles_.rows), columns = planner_.Extent(stage, roles_.columns);
+    std::vector<BlockLoop> blocks;
+    if (!others.empty())
+      blocks.push_back({Fused(planner_, out, others), Outputs(planner_, stage) / rows / columns, LaunchAxis::kBlockZ});
+    blocks.push_back({y + ".0", CeilDiv(rows, row_tiles_ * row_warps_ * meaning_.rows), LaunchAxis::kBlockY});
+    blocks.push_back({x + ".0", CeilDiv(columns, column_tiles_ * column_warps_ * meaning_.lanes)});
+    BindBlocks(planner_, out, blocks);
     planner_.Fuse(out, {y + ".1", x + ".1"});
     planner_.Fuse(out, {y + ".3", x + ".3"});
     warp_loop_ = y + ".1+" + x + ".1";
@@ -210,6 +211,12 @@ class WarpRule {
   std::string warp_loop_;
 };
 
+// Whether that many sums, as threads hold them (WarpRule::ScheduleOut), are of one tile of the instruction at least: a
+// thread has two of its rows, half a tile apart, and two columns side by side.
+bool FillATile(int64_t rows, int64_t columns, const InstructionMeaning& meaning) {
+  return rows > meaning.rows / 2 && columns > meaning.lanes - 2;
+}
+
 }  // namespace
 
 std::optional<WarpRoles> WarpRolesFor(const SchedulePlanner& planner, const Contraction& c,
@@ -255,6 +262,8 @@ bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& name) {
     const double used = ShareUsed(contraction->extents[roles->rows], meaning.rows) *
                         ShareUsed(contraction->extents[roles->columns], meaning.lanes) *
                         ShareUsed(contraction->extents[roles->grouped], meaning.steps);
+    if (!FillATile(contraction->extents[roles->rows], contraction->extents[roles->columns], meaning))
+      return planner.Refuse("tiles", name, "its sums do not fill a tile of a warp's instruction");
     if (!planner.ChooseIf(name, kOnWarps, used >= kShareWorthIt)) return false;
     if (contraction->extents[roles->grouped] % meaning.steps != 0) {
       const std::array<std::string, 2> factors = {planner.kernel().tensors[contraction->operands[0].tensor].name,

@@ -37,9 +37,12 @@ constexpr ScheduleRule kGpuElementwise[] = {
     {"elementwise", ScheduleGpuElementwise},
 };
 
+constexpr ScheduleRule kPlainGpuRule[] = {{"plain", ScheduleGpuPlainly}};
+
 }  // namespace
 
 constinit const RuleTable kCpuRules{kCpuReductions, kCpuElementwise};
 constinit const RuleTable kGpuRules{kGpuReductions, kGpuElementwise};
+constinit const RuleTable kPlainGpuRules{kPlainGpuRule, kPlainGpuRule};
 
 }  // namespace hone

@@ -31,6 +31,7 @@ struct RuleTable {
 
 extern const RuleTable kCpuRules;
 extern const RuleTable kGpuRules;
+extern const RuleTable kPlainGpuRules;  // that ask nothing of a GPU: a thread per output
 // By the target's kind (codegen/device_kinds.h). REQUIRES: there is a row for it.
 const RuleTable& RulesFor(const Target& target);
 
@@ -60,6 +61,8 @@ bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuOutputs(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& stage);
+// Any stage, on any device.
+bool ScheduleGpuPlainly(SchedulePlanner& planner, const std::string& stage);
 
 // No rule, but a part of some: loops of an element-wise stage that is computed inside another's, whole rows in vectors.
 void ScheduleInPlace(SchedulePlanner& planner, const std::string& stage);

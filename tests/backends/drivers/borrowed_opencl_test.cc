@@ -5,12 +5,14 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backends/drivers/opencl_context.h"
 #include "backends/drivers/opencl_driver.h"
 #include "backends/gpu/build_for_gpu.h"
 #include "ir/device_artifact.h"
+#include "tests/support/sees_threads.h"
 
 namespace hone {
 namespace {
@@ -24,22 +26,8 @@ constexpr char kSchedule[] =
     "bind wp.n block.x\nbind wp.k thread.x\n"
     "bind y.m block.x\nbind y.n thread.x\n";
 
-// Of a driver's threads a sanitizer sees half.
-constexpr bool kSeesThreads =
-#if defined(__SANITIZE_THREAD__)
-    true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    true;
-#else
-    false;
-#endif
-#else
-    false;
-#endif
-
 TEST(BorrowedOpenCl, PacksOnceAndCallsOnAnyQueue) {
-  if (kSeesThreads) GTEST_SKIP() << "[SKIP] a driver in this process";
+  if (testing::kSeesThreads) GTEST_SKIP() << "[SKIP] a driver in this process";
   const Result<const OpenCl*> loaded = LoadOpenCl();
   const std::vector<OpenClFound> found = loaded ? FindOpenCl(**loaded).value() : std::vector<OpenClFound>();
   if (found.empty()) GTEST_SKIP() << "[SKIP] no OpenCL device is here";
@@ -93,6 +81,13 @@ TEST(BorrowedOpenCl, PacksOnceAndCallsOnAnyQueue) {
     std::unique_ptr<EnqueuedWork> work = kernel->EnqueueOn({.queue = queue.get(), .done = &done}, nullptr).value();
     work->Wait();
     EXPECT_TRUE(work->HasEnded());
+    // A device that was lost answers nothing any more, and runs nothing.
+    auto& driver = const_cast<OpenCl&>(cl);
+    const auto asks = std::exchange(
+        driver.clGetEventInfo,
+        [](cl_event, cl_event_info, size_t, void*, size_t*) -> cl_int { return CL_DEVICE_NOT_AVAILABLE; });
+    EXPECT_TRUE(work->HasEnded());
+    driver.clGetEventInfo = asks;
     cl.clReleaseEvent(static_cast<cl_event>(done));
     cl.clEnqueueReadBuffer(queue.get(), buffers[2].get(), CL_TRUE, 0, data[2].size() * 4, data[2].data(), 0, nullptr,
                            nullptr);

@@ -5,14 +5,20 @@
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
+#include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -20,6 +26,7 @@
 #include "backends/gpu/find_nvrtc.h"
 #include "backends/gpu/gpu_backend.h"
 #include "base/bytes.h"
+#include "base/file.h"
 #include "ir/device_artifact.h"
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
@@ -147,6 +154,18 @@ TEST_F(CudaContextTest, SaysWhatTheDriverRefuses) {
   EXPECT_EQ(context_->Load(artifact, Operands::kOwned).error().kind, ErrorKind::kUnsupported);
 }
 
+// However much code has been there.
+TEST_F(CudaContextTest, CodeThatNobodyHasTakesNoMemory) {
+  constexpr size_t kCodes = 32, kBytes = size_t{1} << 20;
+  const size_t before = ::mallinfo2().uordblks;
+  for (size_t i = 0; i < kCodes; ++i) {
+    DeviceArtifact artifact = ArtifactOf("twice", Text());
+    artifact.sources[0] += std::string(kBytes, static_cast<char>('a' + i));
+    ASSERT_TRUE(context_->Load(artifact, Operands::kOwned));
+  }
+  EXPECT_LT(::mallinfo2().uordblks, before + kCodes * kBytes / 4);
+}
+
 // A context, memory and a stream of an application's.
 class BorrowedCuda : public CudaContextTest {
  protected:
@@ -270,7 +289,10 @@ class CudaRunner : public ::testing::Test {
   }
 
   Result<CheckReport> Check(const std::string& function, CheckOptions options = {}) const {
-    const std::string bytes = EncodeDeviceArtifact(ArtifactOf(function, PrintTarget(device_.target)));
+    return Check(ArtifactOf(function, PrintTarget(device_.target)), options);
+  }
+  Result<CheckReport> Check(const DeviceArtifact& artifact, CheckOptions options) const {
+    const std::string bytes = EncodeDeviceArtifact(artifact);
     const SealedMemfd file = SealedMemfd::Create(AsBytes(bytes)).value();
     std::unique_ptr<WorkerPools::Reference> reference =
         pools_->Prepare(kTwice, device_.target, In(seconds(60))).value();
@@ -315,6 +337,62 @@ TEST_F(CudaRunner, SeesWhatIsWrongAndGoesOn) {
   EXPECT_EQ(Refusal("twice"), "it is verified");
   EXPECT_THAT(Refusal("endless", {.run_limit = milliseconds(300)}), HasSubstr("still running"));
   EXPECT_EQ(Refusal("twice"), "it is verified");
+}
+
+TEST_F(CudaRunner, ADeviceThatWasLostBetweenKernelsIsOpenedAnew) {
+  EXPECT_EQ(Refusal("twice_then_breaks"), "it is verified");
+  EXPECT_EQ(Refusal("twice"), "it is verified");
+  // Lost again at once, whoever opens it.
+  EXPECT_THAT(Refusal("breaks"), HasSubstr("could not be started: finding breaks failed: an illegal memory access"));
+  EXPECT_EQ(Refusal("twice"), "it is verified");
+}
+
+// The processes below this one that have no children.
+std::vector<pid_t> LastDescendants() {
+  std::map<pid_t, pid_t> parents;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    if (entry.path().filename().string().find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string stat = ReadFile(entry.path() / "stat", 4096).value_or("");
+    const size_t name = stat.rfind(')');  // may hold anything
+    if (name == std::string::npos) continue;
+    char state = 0;
+    pid_t parent = 0;
+    std::istringstream(stat.substr(name + 1)) >> state >> parent;
+    parents[std::stoi(stat)] = parent;
+  }
+  std::vector<pid_t> last;
+  for (const auto& [process, parent] : parents) {
+    pid_t above = process;
+    while (above != ::getpid() && parents.contains(above)) above = parents[above];
+    const bool has_children = std::ranges::any_of(parents, [&](const auto& other) { return other.second == process; });
+    if (above == ::getpid() && process != ::getpid() && !has_children) last.push_back(process);
+  }
+  return last;
+}
+
+TEST_F(CudaRunner, ADeviceProcessThatEndsBetweenKernelsIsNoKernelsFault) {
+  EXPECT_EQ(Refusal("twice_then_ends"), "it is verified");
+  EXPECT_EQ(Refusal("twice"), "it is verified");
+  std::vector<pid_t> killed;
+  for (const pid_t process : LastDescendants()) {
+    const std::string name = ReadFile("/proc/" + std::to_string(process) + "/comm", 64).value_or("");
+    if (name.starts_with("hone-device-run") && ::kill(process, SIGKILL) == 0) killed.push_back(process);
+  }
+  ASSERT_FALSE(killed.empty());
+  EXPECT_EQ(Refusal("twice"), "it is verified");
+  // Of two processes that end before it has run, it is to blame.
+  EXPECT_THAT(Refusal("ends"), HasSubstr("ended the process"));
+  EXPECT_EQ(Refusal("twice"), "it is verified");
+}
+
+TEST_F(CudaRunner, MemoryThatTheDeviceDoesNotHaveIsALimit) {
+  DeviceArtifact artifact = ArtifactOf("twice", PrintTarget(device_.target));
+  artifact.buffers.push_back({int64_t{2} << 30, -1, true});
+  const Result<CheckReport> report = Check(artifact, {});
+  ASSERT_TRUE(report) << report.error().Text();
+  ASSERT_TRUE(report->failure);
+  EXPECT_EQ(report->failure->kind, ErrorKind::kLimit) << report->failure->Text();
+  EXPECT_THAT(report->failure->Text(), HasSubstr("out of memory"));
 }
 
 }  // namespace

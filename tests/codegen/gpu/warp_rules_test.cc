@@ -90,6 +90,25 @@ TEST(WarpRules, ForWhoHasTheInstructionAndTheTypes) {
   EXPECT_TRUE(takes("matmul(M=256,N=256,K=1024,dtype=i8)+bias", Cuda()));
 }
 
+// Sums of less than a tile of the instruction are none of its.
+TEST(WarpRules, WhateverTheSizes) {
+  for (const char* type : {"f16", "i8"})
+    for (const int rows : {1, 2, 4, 5, 7, 8, 9, 15, 16, 17})
+      for (const int columns : {1, 2, 3, 4, 5, 6, 7, 8, 9, 40}) {
+        const std::string text = fmt::format("matmul(M={},N={},K=64,dtype={})", rows, columns, type);
+        const Schedule schedule = DefaultSchedule(Specialize(ParseKernel(text).value()), Cuda()).value();
+        const GpuOutcome outcome = RunOnGpu(text, schedule, WithInstructions());
+        EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(schedule);
+      }
+  for (const std::string text : {"matmul(M=8,N=4096,K=512,dtype=f16)", "dense(M=64,N=5,K=512,dtype=f16,const=1)",
+                                 "conv2d(N=1,C=64,H=10,W=10,O=64,R=1,S=1,stride=2,dtype=bf16,const=1)"}) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    const Result<straight::Program> program =
+        StraightOf(text, DefaultSchedule(kernel, Cuda()).value(), WithInstructions());
+    EXPECT_TRUE(program) << text << ": " << program.error().Text();
+  }
+}
+
 TEST(WarpRules, WhateverIsDecided) {
   Rng rng(7);
   int runs = 0;

@@ -7,6 +7,7 @@
 #include "ir/graph/specialize.h"
 #include "ir/language/parse.h"
 #include "ir/schedule/apply.h"
+#include "tests/support/gpu_run.h"
 #include "tests/support/gpu_schedules.h"
 
 namespace hone {
@@ -71,6 +72,22 @@ TEST(PlaceBarriers, LaterTripsCount) {
       kChain,
       "bind y.n thread.x\nreorder y.n y.m\ncompute_at t y.m\nstore t block\nsplit t.n 32\nbind t.n.1 thread.y\n");
   EXPECT_EQ(BarriersIn(program), 2u) << program;
+}
+
+// Of 32 threads 20 make trips; the others compute in registers what the last trip computes, of what another one wrote.
+TEST(PlaceBarriers, ThreadsBeyondALoopsTripsReadTheLastOnesElement) {
+  const std::string text =
+      "kernel cut(x: f32[M, N]) -> y: f32[M, K] where M=4, N=32, K=20 { w: f32[M, N] w[m, n] = x[m, n] + 1 "
+      "s: f32[M, K] s[m, k] = w[m, k] + w[m, k + 12] t: f32[M, K] t[m, k] = s[m, k] * 3 y[m, k] = t[m, k] * 2 }";
+  const std::string shared =
+      "bind y.m block.x\nbind y.k thread.x\ncompute_at s y.m\nstore s block\nbind s.k thread.x\n"
+      "compute_at w y.m\nstore w block\nbind w.n thread.x\n";
+  const std::string by_registers = shared + "compute_at t y.k\nstore t registers\n";
+  EXPECT_EQ(BarriersIn(ProgramText(text, by_registers)), 2u) << ProgramText(text, by_registers);
+  const GpuOutcome outcome = RunOnGpu(text, ParseSchedule(by_registers).value());
+  EXPECT_TRUE(outcome.IsRight()) << outcome.Text();
+  // Under a store to memory they read nothing.
+  EXPECT_EQ(BarriersIn(ProgramText(text, "inline t\n" + shared)), 1u) << ProgramText(text, "inline t\n" + shared);
 }
 
 TEST(PlaceBarriers, RegistersNeedNone) {

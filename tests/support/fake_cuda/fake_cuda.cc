@@ -36,6 +36,7 @@ struct State {
   Status sticky = kSuccess;                     // what every later call answers
   float clock_ms = 0;                           // of the device: a launch takes half of one
   bool holds = false;                           // events do not come
+  void (*at_next_code)() = nullptr;             // what befalls the process when a function is looked for again
   std::map<Function, unsigned> dynamic_shared;  // bytes that were asked for
 };
 State state;
@@ -79,6 +80,17 @@ void Stray(const Call& call) {
   call.Pointer(1)[-1] = 1;
 }
 void Fault(const Call&) { state.sticky = kIllegalAddress; }
+void Break() { state.sticky = kIllegalAddress; }
+void End() { ::_exit(0); }
+// Right itself, and the last thing that is: what comes next finds the device lost, or the process ended.
+void TwiceThenBreaks(const Call& call) {
+  Twice(call);
+  state.at_next_code = Break;
+}
+void TwiceThenEnds(const Call& call) {
+  Twice(call);
+  state.at_next_code = End;
+}
 // As drivers do that compile at the first launch.
 void TwiceAfterAWhile(const Call& call) {
   static bool is_compiled = false;
@@ -101,6 +113,8 @@ constexpr Known kFunctions[] = {{"twice", Twice},
                                 {"thrice", Thrice},
                                 {"stray", Stray},
                                 {"fault", Fault},
+                                {"twice_then_breaks", TwiceThenBreaks},
+                                {"twice_then_ends", TwiceThenEnds},
                                 {"endless", Endless},
                                 {"twice_slowly", TwiceSlowly},
                                 {"twice_after_a_while", TwiceAfterAWhile}};
@@ -184,6 +198,9 @@ FAKE cuModuleLoadDataEx(Module* module, const void* image, unsigned options, Jit
 }
 FAKE cuModuleUnload(Module) { return --state.modules, kSuccess; }
 FAKE cuModuleGetFunction(Function* function, Module, const char* name) {
+  if (std::string_view(name) == "breaks") Break();
+  if (std::string_view(name) == "ends") End();
+  if (state.at_next_code != nullptr) state.at_next_code();
   FAKE_ENTER();
   const auto* found = std::ranges::find(kFunctions, std::string_view(name), &Known::name);
   if (found == std::end(kFunctions)) return kNotFound;
