@@ -245,7 +245,7 @@ Result<Outputs> Slice(OperatorCall& call) {
     int64_t end = step > 0 ? bound(ends[i], 0, size) : bound(ends[i], -1, size);
     if (step < 0 && ends[i] < -size) end = -1;
     int64_t room = step > 0 ? end - begin : begin - end, stride = step > 0 ? step : -step;
-    extents[d] = room <= 0 ? 0 : (room - 1) / stride + 1;
+    extents[d] = room <= 0 || size == 0 ? 0 : (room - 1) / stride + 1;
     all_starts[d] = begin;
     all_steps[d] = step;
   }

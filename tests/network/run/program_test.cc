@@ -6,99 +6,22 @@
 
 #include "network/onnx/resolve_sequences.h"
 #include "network/onnx/symbols.h"
+#include "tests/network/run/plain_program.h"
 
 namespace hone::program_test {
 namespace {
 
+using plain_program::Constant;
+using plain_program::Model;
+using plain_program::Node;
+using plain_program::Plain;
+using plain_program::Reals;
+using plain_program::Value;
+using plain_program::Wholes;
+using plain_program::With;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-OnnxValue Value(std::string name, DType dtype = DType::kF32) {
-  OnnxValue value;
-  value.name = std::move(name);
-  value.type.is_tensor = value.type.has_dtype = true;
-  value.type.dtype = dtype;
-  return value;
-}
-
-OnnxNode Node(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs) {
-  OnnxNode node;
-  node.name = "n_" + outputs[0];
-  node.op = op;
-  node.inputs = std::move(inputs);
-  node.outputs = std::move(outputs);
-  return node;
-}
-
-OnnxNode With(OnnxNode node, const std::string& name, std::shared_ptr<const OnnxBody> body) {
-  OnnxAttribute attribute;
-  attribute.name = name;
-  attribute.kind = OnnxAttribute::Kind::kGraph;
-  attribute.body = std::move(body);
-  node.attributes.push_back(std::move(attribute));
-  return node;
-}
-
-OnnxNode With(OnnxNode node, const std::string& name, int64_t whole) {
-  OnnxAttribute attribute;
-  attribute.name = name;
-  attribute.kind = OnnxAttribute::Kind::kInt;
-  attribute.whole = whole;
-  node.attributes.push_back(std::move(attribute));
-  return node;
-}
-
-HostTensor Reals(Shape shape, std::vector<double> values) {
-  Numbers numbers = MakeNumbers(DType::kF32, std::move(shape));
-  numbers.real = std::move(values);
-  return ToHost(numbers, DType::kF32);
-}
-
-HostTensor Wholes(Shape shape, const std::vector<int64_t>& values) {
-  return ToHost(WholeNumbers(values, std::move(shape)), DType::kI64);
-}
-
-OnnxTensor Constant(std::string name, HostTensor tensor) {
-  return {std::move(name), std::make_shared<HostTensor>(std::move(tensor))};
-}
-
-OnnxModel Model(std::vector<OnnxValue> inputs, std::vector<OnnxNode> nodes, const std::vector<std::string>& outputs) {
-  OnnxModel model;
-  model.opset = 18;
-  model.inputs = std::move(inputs);
-  model.nodes = std::move(nodes);
-  for (const std::string& name : outputs) model.outputs.push_back(Value(name));
-  return model;
-}
-
-class Plain {
- public:
-  explicit Plain(OnnxModel model) {
-    ProgramContext context;
-    context.path = "program.onnx";
-    context.is_plain = true;
-    program_ = std::make_unique<Program>(std::move(model), std::make_shared<const ProgramContext>(std::move(context)));
-  }
-
-  std::vector<Numbers> Run(const std::vector<HostTensor>& inputs) {
-    Result<std::vector<TensorView>> views = Try(inputs);
-    EXPECT_TRUE(views) << (views ? "" : views.error().Text());
-    std::vector<Numbers> results;
-    if (!views) return std::vector<Numbers>(8);
-    for (const TensorView& view : *views) results.push_back(ToNumbers(CopyOf(view)));
-    return results;
-  }
-
-  Result<std::vector<TensorView>> Try(const std::vector<HostTensor>& inputs) {
-    std::vector<TensorView> views;
-    for (const HostTensor& input : inputs) views.push_back(ViewOf(input));
-    return program_->Run(views);
-  }
-
- private:
-  std::unique_ptr<Program> program_;
-};
 
 TEST(Program, TheSameModelRunsForOneShapeAfterAnother) {
   Plain program(Model({Value("x")}, {Node("Neg", {"x"}, {"y"})}, {"y"}));
