@@ -324,11 +324,16 @@ class NetworkBuilder {
 
   // The branch of an If whose condition the file decides takes the node's place.
   Result<void> TranslateBranch(const OnnxNode& node) {
+    HONE_TRY(CheckOperands(node, 1));
+    if (node.inputs.size() != 1)
+      return AtNode({ErrorKind::kInvalid, fmt::format("it has {} operands, wanted 1", node.inputs.size()), ""}, node);
     if (IsWaiting(node.inputs)) {
       Defer(node, {0}, "", true);
       return {};
     }
-    const ValueId condition = node.inputs.size() == 1 && !node.inputs[0].empty() ? ids_.at(node.inputs[0]) : ValueId();
+    const ValueId condition = ids_.at(node.inputs[0]);
+    if (const int64_t count = condition ? CountOf(graph().shape(condition)) : 1; count != 1)
+      return AtNode({ErrorKind::kInvalid, fmt::format("the condition has {} elements, wanted 1", count), ""}, node);
     const std::optional<double> truth = !condition ? std::nullopt : graph().ScalarOf(condition);
     if (!truth) {
       constexpr std::string_view kReason =

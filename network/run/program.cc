@@ -151,7 +151,13 @@ class ProgramVersion {
     for (size_t i = 0; i < network_.outputs.size(); ++i) known[network_.outputs[i]] = results_[i];
     if (!network_.rest.nodes.empty()) HONE_TRY(RunRest(known));
     std::vector<TensorView> results;
-    for (const OnnxValue& output : program_.model_.outputs) results.push_back(known.at(output.name));
+    for (const OnnxValue& output : program_.model_.outputs) {
+      auto found = known.find(output.name);
+      if (found == known.end())
+        return Error{ErrorKind::kInvalid, "nothing computes it",
+                     fmt::format("{}: output {}", context_->path, output.name)};
+      results.push_back(found->second);
+    }
     return results;
   }
 
@@ -261,22 +267,21 @@ class ProgramVersion {
         values[node.outputs[i]] = ViewOf(computed_.back());
       }
     }
-    if (next_ == nullptr) next_ = MakeNext(values);
+    if (next_ == nullptr) next_ = HONE_TRY(MakeNext(values));
     std::vector<TensorView> inputs;
     for (const OnnxValue& input : next_->model_.inputs) inputs.push_back(values.at(input.name));
     std::vector<TensorView> outputs;
     if (!next_->model_.outputs.empty()) outputs = HONE_TRY(next_->Run(inputs));
     for (size_t i = 0; i < outputs.size(); ++i) known[next_->model_.outputs[i].name] = outputs[i];
     for (const OnnxValue& output : program_.model_.outputs)
-      if (known.count(output.name) == 0) known[output.name] = values.at(output.name);
+      if (auto value = values.find(output.name); value != values.end()) known.emplace(output.name, value->second);
     return {};
   }
 
-  std::unique_ptr<Program> MakeNext(const std::map<std::string, TensorView>& values) const {
+  Result<std::unique_ptr<Program>> MakeNext(const std::map<std::string, TensorView>& values) {
     OnnxModel model;
     model.producer = program_.model_.producer;
     model.opset = program_.model_.opset;
-    model.nodes = waiting_;
     std::set<std::string> constants, computed, read;
     for (const OnnxTensor& tensor : network_.rest.constants) {
       model.initializers.push_back(tensor);
@@ -297,6 +302,11 @@ class ProgramVersion {
     std::set<std::string> deciding;
     for (const std::string& name : network_.rest.deciding)
       if (read.count(name) != 0) deciding.insert(name);
+    // All that decides is known already: it would wait for the same again, and so on.
+    if (apart_.empty() && std::ranges::includes(program_.deciding_, deciding))
+      return Error{ErrorKind::kUnsupported, "it cannot be taken, although what decides its shapes is known",
+                   fmt::format("{}: node {} ({})", context_->path, waiting_[0].name, waiting_[0].op)};
+    model.nodes = std::move(waiting_);
     return std::unique_ptr<Program>(
         new Program(std::move(model), std::move(deciding), program_.depth_ + 1, false, context_));
   }
