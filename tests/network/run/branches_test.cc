@@ -36,9 +36,98 @@ OnnxNode IfOf(std::vector<std::string> inputs, const std::string& output, std::s
   return node;
 }
 
+// y by one branch of a first If, z by one of a second.
+OnnxModel TwoIfs(const std::shared_ptr<OnnxBody>& first, const std::shared_ptr<OnnxBody>& second) {
+  return Model({Value("x"), Value("c", DType::kBool)},
+               {IfOf({"c"}, "y", first, first), IfOf({"c"}, "z", second, second)}, {"y", "z"});
+}
+
 HostTensor Truths(Shape shape, const std::string& bytes) { return {DType::kBool, std::move(shape), bytes}; }
 
 HostTensor Yes() { return Truths({}, "\1"); }
+
+TEST(Branches, AValueThatIsReadLaterIsItsOwnBranchs) {
+  const auto first = Branch({Node("Relu", {"x"}, {"t"}), Node("NonZero", {"t"}, {"o1"})}, "o1");
+  const auto second = Branch({Node("Neg", {"x"}, {"t"}), Node("Identity", {"t"}, {"o2"})}, "o2");
+  const std::vector<Numbers> results = Plain(TwoIfs(first, second)).Run({Reals({4}, {1, -1, 2, -2}), Yes()});
+  EXPECT_THAT(results[0].whole, ElementsAre(0, 2));
+  EXPECT_THAT(results[1].real, ElementsAre(-1, 1, -2, 2));
+}
+
+TEST(Branches, ValuesOfOneNameMayWaitInBoth) {
+  const auto first = Branch({Node("NonZero", {"x"}, {"t"}), Node("Shape", {"t"}, {"o"})}, "o");
+  const auto second =
+      Branch({Node("Abs", {"x"}, {"a"}), Node("NonZero", {"a"}, {"t"}), Node("Squeeze", {"t"}, {"o"})}, "o");
+  const std::vector<Numbers> results = Plain(TwoIfs(first, second)).Run({Reals({4}, {1, -1, 0, -2}), Yes()});
+  EXPECT_THAT(results[0].whole, ElementsAre(1, 3));
+  EXPECT_THAT(results[1].whole, ElementsAre(0, 1, 3));
+}
+
+TEST(Branches, WhatWaitsInOneIsNotWaitedForInAnother) {
+  const auto first = Branch({Node("NonZero", {"x"}, {"t"}), Node("Shape", {"t"}, {"o1"})}, "o1");
+  const auto second = Branch({Node("Neg", {"x"}, {"t"}), Node("Relu", {"t"}, {"o2"})}, "o2");
+  const std::vector<Numbers> results = Plain(TwoIfs(first, second)).Run({Reals({4}, {1, -1, 0, -2}), Yes()});
+  EXPECT_THAT(results[0].whole, ElementsAre(1, 3));
+  EXPECT_THAT(results[1].real, ElementsAre(0, 1, 0, 2));
+}
+
+TEST(Branches, AConstantThatIsReadLaterIsItsOwnBranchs) {
+  OnnxNode cast = With(Node("Cast", {"at"}, {"reals"}), "to", 1);
+  const auto first = Branch({Node("NonZero", {"x"}, {"at"}), cast, Node("Add", {"reals", "k"}, {"o1"})}, "o1",
+                            {Constant("k", Reals({}, {100}))});
+  const auto second = Branch({Node("Add", {"x", "k"}, {"o2"})}, "o2", {Constant("k", Reals({}, {5}))});
+  const std::vector<Numbers> results = Plain(TwoIfs(first, second)).Run({Reals({3}, {1, 0, 2}), Yes()});
+  EXPECT_THAT(results[0].real, ElementsAre(100, 102));
+  EXPECT_THAT(results[1].real, ElementsAre(6, 5, 7));
+}
+
+TEST(Branches, ValuesAreNotThoseOfTheSameNameAroundThem) {
+  const auto branch = Branch({Node("Relu", {"x"}, {"q"}), Node("NonZero", {"q"}, {"o"})}, "o");
+  OnnxModel model = Model({Value("x")}, {IfOf({"c"}, "y", branch, branch), Node("Neg", {"x"}, {"q"})}, {"y", "q"});
+  model.initializers = {Constant("c", Yes())};
+  const std::vector<Numbers> results = Plain(std::move(model)).Run({Reals({4}, {1, -1, 2, -2})});
+  EXPECT_THAT(results[0].whole, ElementsAre(0, 2));
+  EXPECT_THAT(results[1].real, ElementsAre(-1, 1, -2, 2));
+}
+
+// What a Loop within a branch reads from around it, and an If within a branch.
+TEST(Branches, BodiesWithinReadTheirOwnBranchs) {
+  auto with_loop = [](const std::string& op) {
+    auto body = std::make_shared<OnnxBody>();
+    body->inputs = {"i", "before", "sum"};
+    body->nodes = {Node("Add", {"sum", "t"}, {"next"}), Node("Identity", {"before"}, {"goes_on"})};
+    body->outputs = {"goes_on", "next"};
+    OnnxNode loop = With(Node("Loop", {"n", "", "x"}, {"o"}), "body", body);
+    loop.captured = CapturedBy(loop);
+    return Branch({Node(op, {"x"}, {"t"}), loop}, "o");
+  };
+  OnnxModel model = TwoIfs(with_loop("Relu"), with_loop("Neg"));
+  model.inputs.push_back(Value("n", DType::kI64));
+  std::vector<Numbers> results = Plain(std::move(model)).Run({Reals({2}, {1, -1}), Yes(), Wholes({}, {2})});
+  EXPECT_THAT(results[0].real, ElementsAre(3, -1));
+  EXPECT_THAT(results[1].real, ElementsAre(-1, 1));
+
+  auto with_if = [](const std::string& op) {
+    const auto inner = Branch({Node("NonZero", {"t"}, {"u"}), Node("Squeeze", {"u"}, {"v"})}, "v");
+    return Branch({Node(op, {"x"}, {"t"}), IfOf({"c"}, "o", inner, inner)}, "o");
+  };
+  results = Plain(TwoIfs(with_if("Relu"), with_if("Neg"))).Run({Reals({3}, {1, -1, 0}), Yes()});
+  EXPECT_THAT(results[0].whole, ElementsAre(0));
+  EXPECT_THAT(results[1].whole, ElementsAre(0, 1));
+}
+
+// Values of branches get names of hone's; a file may have the same.
+TEST(Branches, NamesThatLookLikeThoseOfBranchesAreOthers) {
+  const auto branch = Branch({Node("Relu", {"x"}, {"t"}), Node("NonZero", {"t"}, {"o"})}, "o");
+  const std::string looks_so = "branch 1: t";
+  OnnxModel model = Model(
+      {Value("x")}, {IfOf({"c"}, "y", branch, branch), Node("Neg", {"x"}, {looks_so}), Node("Abs", {looks_so}, {"z"})},
+      {"y", "z"});
+  model.initializers = {Constant("c", Yes())};
+  const std::vector<Numbers> results = Plain(std::move(model)).Run({Reals({4}, {1, -1, 2, -2})});
+  EXPECT_THAT(results[0].whole, ElementsAre(0, 2));
+  EXPECT_THAT(results[1].real, ElementsAre(1, 1, 2, 2));
+}
 
 TEST(Branches, AConditionIsOneNumber) {
   const auto branch = Branch({Node("Relu", {"x"}, {"t"})}, "t");

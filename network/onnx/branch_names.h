@@ -1,0 +1,26 @@
+// Names for what is in branches of Ifs: where a branch takes its node's place, another one may have the same names.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "network/onnx/onnx_model.h"
+
+namespace hone {
+
+class BranchNames {
+ public:
+  explicit BranchNames(const OnnxModel& model);
+
+  // The branch, with its own values under names that the model has nowhere, nor any other branch.
+  OnnxBody Apart(const OnnxBody& branch);
+
+ private:
+  void Note(const std::string& name);
+  void NoteAll(const std::vector<OnnxNode>& nodes);
+
+  std::set<std::string> taken_;  // prefixes
+  int count_ = 0;
+};
+
+}  // namespace hone
