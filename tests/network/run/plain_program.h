@@ -95,6 +95,8 @@ class Plain {
     return program_->Run(views);
   }
 
+  size_t version_count() const { return context_->versions->size(); }
+
  private:
   std::shared_ptr<const ProgramContext> context_;
   std::unique_ptr<Program> program_;

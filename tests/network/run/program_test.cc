@@ -117,6 +117,43 @@ TEST(Program, ALoopRunsAsOftenAsItsBodySays) {
   EXPECT_THAT(results[1].shape, ElementsAre(0));
 }
 
+// y ← d[i] > 0 ? −y : |y|, one i after another: what is computed decides each time.
+TEST(Program, VersionsOfAllPartsTogetherAreBounded) {
+  constexpr int64_t kChoices = 10;
+  OnnxModel model = Model({Value("x"), Value("d")}, {}, {"y" + std::to_string(kChoices)});
+  model.initializers = {Constant("zero", Reals({}, {0}))};
+  model.nodes = {Node("Identity", {"x"}, {"y0"})};
+  for (int64_t i = 0; i < kChoices; ++i) {
+    const std::string at = std::to_string(i), y = "y" + at;
+    auto negated = std::make_shared<OnnxBody>(), absolute = std::make_shared<OnnxBody>();
+    negated->nodes = {Node("Neg", {y}, {"n" + at})};
+    negated->outputs = {"n" + at};
+    absolute->nodes = {Node("Abs", {y}, {"a" + at})};
+    absolute->outputs = {"a" + at};
+    OnnxNode choice = With(With(Node("If", {"c" + at}, {"y" + std::to_string(i + 1)}), "then_branch", negated),
+                           "else_branch", absolute);
+    choice.captured = {y};
+    model.initializers.push_back(Constant("i" + at, Wholes({}, {i})));
+    for (const OnnxNode& node :
+         {Node("Gather", {"d", "i" + at}, {"g" + at}), With(Node("ReduceMax", {y}, {"m" + at}), "keepdims", 0),
+          Node("Mul", {"m" + at, "zero"}, {"o" + at}), Node("Add", {"g" + at, "o" + at}, {"h" + at}),
+          Node("Greater", {"h" + at, "zero"}, {"c" + at}), choice})
+      model.nodes.push_back(node);
+  }
+  Plain program(std::move(model));
+  for (uint32_t run = 0; run < 400; ++run) {
+    const uint32_t bits = run * 2654435761U >> 20;
+    std::vector<double> d;
+    double y = 3;
+    for (int64_t i = 0; i < kChoices; ++i) {
+      d.push_back((bits >> i & 1) != 0 ? 1 : -1);
+      y = d.back() > 0 ? -y : std::abs(y);
+    }
+    EXPECT_THAT(program.Run({Reals({1}, {3}), Reals({kChoices}, d)})[0].real, ElementsAre(y));
+    ASSERT_LE(program.version_count(), 512U) << run;
+  }
+}
+
 TEST(Program, AScanGoesAlongADimensionFromEitherEnd) {
   auto sums = [](int64_t direction) {
     auto body = std::make_shared<OnnxBody>();
