@@ -387,9 +387,10 @@ class ProgramVersion {
     std::unique_ptr<Program>& program = bodies_[&body];
     if (program != nullptr) return program.get();
     for (const std::string& name : body.outputs) {
-      OnnxValue output;
+      const auto declared = std::ranges::find(body.declared, name, &OnnxValue::name);
+      OnnxValue output = declared == body.declared.end() ? OnnxValue() : *declared;
       output.name = name;
-      model.outputs.push_back(output);
+      model.outputs.push_back(std::move(output));
     }
     program = Program::ForBody(std::move(model), program_.depth_ + 1, context_);
     return program.get();

@@ -6,6 +6,7 @@
 
 #include "network/onnx/resolve_sequences.h"
 #include "network/onnx/symbols.h"
+#include "tests/network/model_files.h"
 #include "tests/network/run/plain_program.h"
 
 namespace hone::program_test {
@@ -115,6 +116,43 @@ TEST(Program, ALoopRunsAsOftenAsItsBodySays) {
   results = program.Run({Reals({}, {1}), Reals({}, {2}), Wholes({}, {0})});
   EXPECT_THAT(results[0].real, ElementsAre(1));
   EXPECT_THAT(results[1].shape, ElementsAre(0));
+}
+
+// What it collects, where computed values decide the shape of that.
+TEST(Program, ALoopThatTakesNoStepGivesWhatItsBodySaysItDoes) {
+  auto collected = [](int64_t steps, int64_t declared) {
+    ModelFileBuilder body;
+    body.Input("i", {}, 7).Input("before", {}, 9).Input("state", {2}).Node("NonZero", {"state"}, {"at"});
+    body.Node("Squeeze", {"at"}, {"which"}).Node("Gather", {"state", "which"}, {"seen"});
+    body.Node("Identity", {"before"}, {"goes_on"}).Node("Neg", {"state"}, {"next"});
+    body.Output("goes_on", {}, 9).Output("next", {2}).Output("seen", {declared});
+    ModelFileBuilder builder;
+    builder.Input("n", {}, 7).Input("x", {2}).Node("Loop", {"n", "", "x"}, {"last", "all"}).Body("body", body);
+    Result<OnnxModel> model = ParseOnnx(builder.Output("all").Bytes(), {"loop.onnx", ""});
+    EXPECT_TRUE(model) << model.error().Text();
+    Plain program(*std::move(model));
+    const Result<std::vector<TensorView>> results = program.Try({Wholes({}, {steps}), Reals({2}, {1, 2})});
+    return results ? ShapeText((*results)[0].shape) : results.error().Text();
+  };
+  EXPECT_EQ(collected(3, 2), ShapeText(Shape{3, 2}));
+  EXPECT_EQ(collected(0, 2), ShapeText(Shape{0, 2}));
+  EXPECT_THAT(collected(0, -1), HasSubstr("nothing says which shape its results have"));
+}
+
+TEST(Program, AScanOfNothingGivesNothing) {
+  auto body = std::make_shared<OnnxBody>();
+  body->inputs = {"sum", "x"};
+  body->nodes = {Node("Add", {"sum", "x"}, {"next"}), Node("Identity", {"next"}, {"seen"})};
+  body->outputs = {"next", "seen"};
+  OnnxModel model =
+      Model({Value("rows")},
+            {With(With(Node("Scan", {"zero", "rows"}, {"total", "sums"}), "body", body), "num_scan_inputs", 1)},
+            {"total", "sums"});
+  model.initializers = {Constant("zero", Reals({2}, {0, 0}))};
+  Plain program(std::move(model));
+  const std::vector<Numbers> results = program.Run({Reals({0, 2}, {})});
+  EXPECT_THAT(results[0].real, ElementsAre(0, 0));
+  EXPECT_THAT(results[1].shape, ElementsAre(0, 2));
 }
 
 // y ← d[i] > 0 ? −y : |y|, one i after another: what is computed decides each time.
