@@ -112,6 +112,10 @@ class PythonNetworks(PythonCase):
                     session.run([numpy.zeros(shape, numpy.float32) for shape in shapes])
         with self.session(path, shapes={"a": (2, 4)}) as session:  # a name has one size
             self.assertEqual([value.shape for value in session.get_inputs()], [[2, 4], [2, 4]])
+        with self.session(path, constants={"a": numpy.ones((3, 4), numpy.float32)}) as session:
+            self.assertEqual([value.shape for value in session.get_inputs()], [[3, 4]])
+            with self.assertRaisesRegex(self.hone.Error, "shape .* wanted"):
+                session.run(numpy.ones((1, 4), numpy.float32))
 
     def test_a_session_says_where_its_time_goes(self):
         path = os.path.join(self.directory.path, "open.onnx")
