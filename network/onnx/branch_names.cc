@@ -11,15 +11,20 @@ constexpr std::string_view kBegin = "branch ", kEnd = ": ";
 
 }  // namespace
 
-BranchNames::BranchNames(const OnnxModel& model) {
-  for (const OnnxTensor& tensor : model.initializers) Note(tensor.name);
-  for (const OnnxValue& input : model.inputs) Note(input.name);
-  NoteAll(model.nodes);
+std::string BranchNames::NextPrefix() {
+  if (count_ == 0) {
+    for (const OnnxTensor& tensor : model_.initializers) Note(tensor.name);
+    for (const OnnxValue& input : model_.inputs) Note(input.name);
+    NoteAll(model_.nodes);
+  }
+  while (true) {
+    std::string prefix = fmt::format("{}{}{}", kBegin, ++count_, kEnd);
+    if (taken_.count(prefix) == 0) return prefix;
+  }
 }
 
 OnnxBody BranchNames::Apart(const OnnxBody& branch) {
-  std::string prefix;
-  do { prefix = fmt::format("{}{}{}", kBegin, ++count_, kEnd); } while (taken_.count(prefix) != 0);
+  const std::string prefix = NextPrefix();
   OnnxBody body = branch;
   ValueNames renamed;
   for (const OnnxTensor& tensor : body.initializers) renamed[tensor.name] = prefix + tensor.name;

@@ -10,7 +10,8 @@ namespace hone {
 
 class BranchNames {
  public:
-  explicit BranchNames(const OnnxModel& model);
+  // REQUIRES: the model outlives it, and stays as it is.
+  explicit BranchNames(const OnnxModel& model) : model_(model) {}
 
   // The branch, with its own values under names that the model has nowhere, nor any other branch.
   OnnxBody Apart(const OnnxBody& branch);
@@ -18,8 +19,10 @@ class BranchNames {
  private:
   void Note(const std::string& name);
   void NoteAll(const std::vector<OnnxNode>& nodes);
+  std::string NextPrefix();
 
-  std::set<std::string> taken_;  // prefixes
+  const OnnxModel& model_;
+  std::set<std::string> taken_;  // prefixes of the model's own names, from the first branch on
   int count_ = 0;
 };
 
