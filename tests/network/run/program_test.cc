@@ -120,15 +120,21 @@ TEST(Program, ALoopRunsAsOftenAsItsBodySays) {
 
 // What it collects, where computed values decide the shape of that.
 TEST(Program, ALoopThatTakesNoStepGivesWhatItsBodySaysItDoes) {
-  auto collected = [](int64_t steps, int64_t declared) {
+  auto collected = [](int64_t steps, int64_t declared, bool is_in_function = false) {
     ModelFileBuilder body;
     body.Input("i", {}, 7).Input("before", {}, 9).Input("state", {2}).Node("NonZero", {"state"}, {"at"});
     body.Node("Squeeze", {"at"}, {"which"}).Node("Gather", {"state", "which"}, {"seen"});
     body.Node("Identity", {"before"}, {"goes_on"}).Node("Neg", {"state"}, {"next"});
     body.Output("goes_on", {}, 9).Output("next", {2}).Output("seen", {declared});
-    ModelFileBuilder builder;
-    builder.Input("n", {}, 7).Input("x", {2}).Node("Loop", {"n", "", "x"}, {"last", "all"}).Body("body", body);
-    Result<OnnxModel> model = ParseOnnx(builder.Output("all").Bytes(), {"loop.onnx", ""});
+    ModelFileBuilder builder, function;
+    builder.Input("n", {}, 7).Input("x", {2}).Output("all");
+    ModelFileBuilder& around = is_in_function ? function : builder;
+    around.Node("Loop", {"n", "", "x"}, {"last", "all"}).Body("body", body);
+    if (is_in_function) {
+      function.Input("n", {}).Input("x", {}).Output("all");
+      builder.Function("Loops", function).Node("Loops", {"n", "x"}, {"all"}, {}, "functions");
+    }
+    Result<OnnxModel> model = ParseOnnx(builder.Bytes(), {"loop.onnx", ""});
     EXPECT_TRUE(model) << model.error().Text();
     Plain program(*std::move(model));
     const Result<std::vector<TensorView>> results = program.Try({Wholes({}, {steps}), Reals({2}, {1, 2})});
@@ -136,6 +142,7 @@ TEST(Program, ALoopThatTakesNoStepGivesWhatItsBodySaysItDoes) {
   };
   EXPECT_EQ(collected(3, 2), ShapeText(Shape{3, 2}));
   EXPECT_EQ(collected(0, 2), ShapeText(Shape{0, 2}));
+  EXPECT_EQ(collected(0, 2, true), ShapeText(Shape{0, 2}));
   EXPECT_THAT(collected(0, -1), HasSubstr("nothing says which shape its results have"));
 }
 
