@@ -91,7 +91,8 @@ typedef struct hone_network_share {
 
 /* Has runs from now on timed call by call (is_on 1), which costs each call some 50 ns, or no more (0); what was counted
  * before is forgotten. hone_network_shares: how many shares there are, the largest first; the first `capacity` of them
- * are written to `shares`, which may be NULL if that is 0. Texts live until the next call of it. */
+ * are written to `shares`, which may be NULL if that is 0. Texts live until the next call of it, by whichever thread:
+ * of several that call it for one network, each reads its texts before another calls it. Runs of all threads count. */
 HONE_PUBLIC void hone_network_time_calls(hone_network* network, int is_on);
 HONE_PUBLIC int32_t hone_network_shares(hone_network* network, hone_network_share* shares, int32_t capacity);
 

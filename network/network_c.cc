@@ -3,13 +3,15 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/api/c_api.h"
 #include "network/hone_network.h"
 #include "network/run/session.h"
 
 struct hone_network {
   std::unique_ptr<hone::Session> session;
-  std::vector<hone::WorkShare> shares;  // whose texts the caller has
+  hone::Mutex mutex;
+  std::vector<hone::WorkShare> shares HONE_GUARDED_BY(mutex);  // whose texts the caller has
 };
 
 struct hone_network_results {
@@ -159,6 +161,7 @@ void hone_network_time_calls(hone_network* network, int is_on) {
 
 int32_t hone_network_shares(hone_network* network, hone_network_share* shares, int32_t capacity) {
   if (network == nullptr || (shares == nullptr && capacity > 0)) return 0;
+  const hone::MutexLock lock(network->mutex);
   network->shares = network->session->Shares();
   for (size_t i = 0; i < network->shares.size() && static_cast<int64_t>(i) < capacity; ++i) {
     const hone::WorkShare& share = network->shares[i];

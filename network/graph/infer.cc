@@ -303,6 +303,22 @@ Result<TensorType> InferHost(const Node& node, Types inputs) {
   return node.host->types[static_cast<size_t>(node.axis)];
 }
 
+// Elements outside would be read from other memory.
+Result<TensorType> InferSlice(const Node& node, Types inputs) {
+  const Shape& x = inputs[0].shape;
+  if (node.extents.size() != x.size() || node.starts.size() != x.size() || node.steps.size() != x.size())
+    return Wrong(fmt::format("a slice of {} dimensions of {}", node.extents.size(), ShapeText(x)));
+  for (size_t d = 0; d < x.size(); ++d) {
+    const int64_t count = node.extents[d];
+    if (count == 0) continue;
+    const __int128 first = node.starts[d], last = first + static_cast<__int128>(node.steps[d]) * (count - 1);
+    if (count < 0 || std::min(first, last) < 0 || std::max(first, last) >= x[d])
+      return Wrong(fmt::format("a slice of {} elements from {} on, {} apart, of {}", count, node.starts[d],
+                               node.steps[d], x[d]));
+  }
+  return TensorType{inputs[0].dtype, node.extents};
+}
+
 }  // namespace
 
 Result<TensorType> InferType(const Node& node, Types inputs) {
@@ -336,7 +352,7 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
     case NodeKind::kSelect: return InferSelect(node, inputs);
     case NodeKind::kCast: return TensorType{node.dtype, inputs[0].shape};
     case NodeKind::kTranspose: return InferTranspose(node, inputs);
-    case NodeKind::kSlice:
+    case NodeKind::kSlice: return InferSlice(node, inputs);
     case NodeKind::kPad: return TensorType{inputs[0].dtype, node.extents};
     case NodeKind::kConcat: return InferConcat(node, inputs);
     case NodeKind::kGather: return InferGather(node, inputs);

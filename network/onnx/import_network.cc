@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "network/graph/simplify.h"
+#include "network/onnx/branch_names.h"
 #include "network/onnx/data_shaped.h"
 #include "network/onnx/find_weights.h"
 #include "network/onnx/small_types.h"
@@ -32,7 +33,7 @@ std::string_view WhyUnknown(std::string_view domain) {
 class NetworkBuilder {
  public:
   NetworkBuilder(const OnnxModel& model, const std::string& path, const ImportOptions& options)
-      : model_(model), path_(path), options_(options) {}
+      : model_(model), path_(path), options_(options), branches_(model) {}
 
   Result<Network> Run() {
     graph().folding_limit = options_.folding_limit;
@@ -324,11 +325,16 @@ class NetworkBuilder {
 
   // The branch of an If whose condition the file decides takes the node's place.
   Result<void> TranslateBranch(const OnnxNode& node) {
+    HONE_TRY(CheckOperands(node, 1));
+    if (node.inputs.size() != 1)
+      return AtNode({ErrorKind::kInvalid, fmt::format("it has {} operands, wanted 1", node.inputs.size()), ""}, node);
     if (IsWaiting(node.inputs)) {
       Defer(node, {0}, "", true);
       return {};
     }
-    const ValueId condition = node.inputs.size() == 1 && !node.inputs[0].empty() ? ids_.at(node.inputs[0]) : ValueId();
+    const ValueId condition = ids_.at(node.inputs[0]);
+    if (const int64_t count = condition ? CountOf(graph().shape(condition)) : 1; count != 1)
+      return AtNode({ErrorKind::kInvalid, fmt::format("the condition has {} elements, wanted 1", count), ""}, node);
     const std::optional<double> truth = !condition ? std::nullopt : graph().ScalarOf(condition);
     if (!truth) {
       constexpr std::string_view kReason =
@@ -340,14 +346,13 @@ class NetworkBuilder {
       return {};
     }
     const std::string_view branch = *truth != 0 ? "then_branch" : "else_branch";
-    const OnnxBody* body = nullptr;
-    for (const OnnxAttribute& attribute : node.attributes)
-      if (attribute.name == branch) body = attribute.body.get();
-    if (body == nullptr || body->outputs.size() != node.outputs.size())
+    const OnnxAttribute* given = FindAttribute(node, branch);
+    if (given == nullptr || given->body == nullptr || given->body->outputs.size() != node.outputs.size())
       return AtNode({ErrorKind::kInvalid, fmt::format("{} does not fit its outputs", branch), ""}, node);
-    for (const OnnxTensor& tensor : body->initializers)
+    const OnnxBody body = branches_.Apart(*given->body);
+    for (const OnnxTensor& tensor : body.initializers)
       ids_[tensor.name] = graph().AddConstant(tensor.name, tensor.tensor);
-    for (const OnnxNode& inner : body->nodes) {
+    for (const OnnxNode& inner : body.nodes) {
       for (const auto* names : {&inner.inputs, &inner.captured})
         for (const std::string& name : *names)
           if (!name.empty() && ids_.count(name) == 0)
@@ -355,15 +360,15 @@ class NetworkBuilder {
       HONE_TRY(Translate(inner));
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      auto found = ids_.find(body->outputs[i]);
+      auto found = ids_.find(body.outputs[i]);
       if (found == ids_.end())
-        return AtNode({ErrorKind::kInvalid, fmt::format("nothing computes \"{}\"", body->outputs[i]), ""}, node);
+        return AtNode({ErrorKind::kInvalid, fmt::format("nothing computes \"{}\"", body.outputs[i]), ""}, node);
       ids_[node.outputs[i]] = found->second;
-      if (waiting_.count(body->outputs[i]) == 0) continue;
+      if (waiting_.count(body.outputs[i]) == 0) continue;
       OnnxNode copy;
       copy.name = node.name;
       copy.op = "Identity";
-      copy.inputs = {body->outputs[i]};
+      copy.inputs = {body.outputs[i]};
       copy.outputs = {node.outputs[i]};
       Defer(copy, {}, "", true);
     }
@@ -461,6 +466,7 @@ class NetworkBuilder {
   std::unordered_map<std::string, const OnnxValue*> declared_;
   std::unordered_set<std::string> waiting_;  // values of the next stage
   Symbols symbols_;
+  BranchNames branches_;
 };
 
 }  // namespace

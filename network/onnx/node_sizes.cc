@@ -21,6 +21,12 @@ void AddBody(const OnnxBody& body, NodeSizes& sizes) {
   AddNames(body.inputs, sizes);
   AddNames(body.outputs, sizes);
   for (const OnnxTensor& tensor : body.initializers) AddNames({tensor.name}, sizes);
+  for (const OnnxValue& value : body.declared) {
+    AddNames({value.name}, sizes);
+    sizes.bytes += sizeof(OnnxValue) + value.type.type_name.size();
+    for (const OnnxDimension& dimension : value.type.dimensions)
+      sizes.bytes += sizeof(dimension) + dimension.symbol.size();
+  }
   AddNodes(body.nodes, sizes);
 }
 

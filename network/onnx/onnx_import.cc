@@ -292,7 +292,10 @@ class Reader {
                                     SmallTypeOf(tensor.data_type())});
     for (onnx::NodeProto& node : *proto.mutable_node()) body->nodes.push_back(HONE_TRY(Node(node)));
     for (const auto& value : proto.input()) body->inputs.push_back(value.name());
-    for (const auto& value : proto.output()) body->outputs.push_back(value.name());
+    for (const auto& value : proto.output()) {
+      body->outputs.push_back(value.name());
+      body->declared.push_back(Value(value));
+    }
     return body;
   }
 

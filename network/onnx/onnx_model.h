@@ -84,6 +84,7 @@ struct OnnxBody {
   std::vector<OnnxNode> nodes;
   std::vector<OnnxTensor> initializers;
   std::vector<std::string> inputs, outputs;
+  std::vector<OnnxValue> declared;  // outputs, by the types that the file says
 };
 
 // "Conv"; with its domain unless that is the standard one: "com.microsoft.Gelu".

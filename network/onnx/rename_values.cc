@@ -1,6 +1,14 @@
 #include "network/onnx/rename_values.h"
 
 namespace hone {
+namespace {
+
+void RenameDeclared(OnnxBody& body, const ValueNames& renamed) {
+  for (OnnxValue& value : body.declared)
+    if (const auto found = renamed.find(value.name); found != renamed.end()) value.name = found->second;
+}
+
+}  // namespace
 
 void RenameValues(std::vector<std::string>& names, const ValueNames& renamed) {
   for (std::string& name : names)
@@ -22,6 +30,7 @@ void RenameInBodies(OnnxNode& node, const ValueNames& renamed) {
       RenameInBodies(inner, outside);
     }
     RenameValues(body->outputs, outside);
+    RenameDeclared(*body, outside);
     attribute.body = std::move(body);
   }
 }
@@ -47,6 +56,7 @@ void PrefixInBodies(OnnxNode& node, const std::string& prefix) {
     }
     RenameValues(body->inputs, own);
     RenameValues(body->outputs, own);
+    RenameDeclared(*body, own);
     attribute.body = std::move(body);
   }
 }

@@ -60,6 +60,7 @@ std::vector<int64_t> OperatorCall::Wholes(std::string_view name, std::vector<int
 }
 
 Result<std::vector<int64_t>> OperatorCall::ConstantInput(size_t i, std::string_view what) {
+  HONE_TRY(CheckHas(i, what));
   ValueId value = In(i);
   if (CountOf(shape(i)) > kMostWholes) {
     return build.Invalid(fmt::format("{} is {}, wanted a few whole numbers", what, ShapeText(shape(i))));
@@ -69,6 +70,11 @@ Result<std::vector<int64_t>> OperatorCall::ConstantInput(size_t i, std::string_v
   if (elements->is_real())
     return build.Invalid(fmt::format("{} holds {}, wanted whole numbers", what, Name(elements->dtype)));
   return elements->whole;
+}
+
+Result<void> OperatorCall::CheckHas(size_t i, std::string_view what) const {
+  if (Has(i)) return {};
+  return build.Invalid(fmt::format("operand {}, {}, is missing", i + 1, what));
 }
 
 Error OperatorCall::Undecided(size_t i, std::string_view what) {
@@ -83,8 +89,18 @@ Result<std::optional<std::vector<int64_t>>> OperatorCall::AttributeOrInput(std::
 }
 
 Result<const Numbers*> OperatorCall::Known(size_t i, std::string_view what) {
+  HONE_TRY(CheckHas(i, what));
   if (!build.graph().is_constant(In(i))) return Undecided(i, what);
   return build.graph().Elements(In(i));
+}
+
+Result<double> OperatorCall::OneNumber(size_t i, std::string_view what) {
+  HONE_TRY(CheckHas(i, what));
+  if (const int64_t count = CountOf(shape(i)); count != 1)
+    return build.Invalid(fmt::format("{} has {} elements, wanted 1", what, count));
+  const std::optional<double> number = build.graph().ScalarOf(In(i));
+  if (!number) return Undecided(i, what);
+  return *number;
 }
 
 Result<int64_t> OperatorCall::Axis(int64_t axis, int64_t rank) const {

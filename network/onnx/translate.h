@@ -42,7 +42,9 @@ class OperatorCall {
   Result<std::vector<int64_t>> ConstantInput(size_t i, std::string_view what);
   // Elements of a constant; Undecided for what is computed when the network runs.
   Result<const Numbers*> Known(size_t i, std::string_view what);
-  // kUnsupported: input i decides a shape, and is computed when the network runs.
+  // The only element of a constant. kInvalid: it has more, or none; Undecided as above.
+  Result<double> OneNumber(size_t i, std::string_view what);
+  // kUnsupported: input i decides a shape, and is computed when the network runs. REQUIRES: Has(i)
   Error Undecided(size_t i, std::string_view what);
   const std::vector<size_t>& undecided() const { return undecided_; }  // inputs that this was said of
   // An attribute up to some opset, an input since; nullopt if neither is given.
@@ -52,6 +54,8 @@ class OperatorCall {
   Result<std::vector<int64_t>> Axes(std::vector<int64_t> axes, int64_t rank) const;
 
  private:
+  Result<void> CheckHas(size_t i, std::string_view what) const;
+
   const OnnxNode& node_;
   std::vector<ValueId> inputs_;
   std::vector<size_t> undecided_;

@@ -232,11 +232,10 @@ Result<Outputs> Hardmax(OperatorCall& call) {
 }
 
 Result<Outputs> OneHot(OperatorCall& call) {
-  std::optional<double> depth = call.build.graph().ScalarOf(call.In(1));
-  if (!depth) return call.Undecided(1, "the depth");
-  if (!(*depth >= 1 && *depth < 1e9)) return call.build.Invalid(fmt::format("a depth of {}", *depth));
+  const double depth = HONE_TRY(call.OneNumber(1, "the depth"));
+  if (!(depth >= 1 && depth < 1e9)) return call.build.Invalid(fmt::format("a depth of {}", depth));
   if (call.shape(2) != Shape{2}) return call.build.Invalid("it wants the values for off and on");
-  const auto extent = static_cast<int64_t>(*depth);
+  const auto extent = static_cast<int64_t>(depth);
   Shape shape = call.shape(0);
   const int64_t axis = HONE_TRY(call.Axis(call.Whole("axis", -1), call.rank(0) + 1));
   shape.insert(shape.begin() + axis, extent);

@@ -78,9 +78,7 @@ Result<Outputs> Range(OperatorCall& call) {
   int64_t wholes[3];
   bool is_whole = true;
   for (size_t i = 0; i < 3; ++i) {
-    std::optional<double> bound = call.build.graph().ScalarOf(call.In(i));
-    if (!bound) return call.Undecided(i, "a bound of it");
-    bounds[i] = *bound;
+    bounds[i] = HONE_TRY(call.OneNumber(i, "a bound of it"));
     const Numbers* elements = HONE_TRY(call.build.graph().Elements(call.In(i)));
     is_whole = is_whole && !elements->is_real();
     wholes[i] = is_whole ? elements->whole[0] : 0;
@@ -245,7 +243,7 @@ Result<Outputs> Slice(OperatorCall& call) {
     int64_t end = step > 0 ? bound(ends[i], 0, size) : bound(ends[i], -1, size);
     if (step < 0 && ends[i] < -size) end = -1;
     int64_t room = step > 0 ? end - begin : begin - end, stride = step > 0 ? step : -step;
-    extents[d] = room <= 0 ? 0 : (room - 1) / stride + 1;
+    extents[d] = room <= 0 || size == 0 ? 0 : (room - 1) / stride + 1;
     all_starts[d] = begin;
     all_steps[d] = step;
   }
@@ -344,12 +342,10 @@ Result<Outputs> Pad(OperatorCall& call) {
       if (x[d] == 0 && node.extents[d] > 0) return call.build.Invalid(fmt::format("dimension {} has no elements", d));
     node.function = mode;
   } else if (call.Has(2)) {
-    const std::optional<double> fill = call.build.graph().ScalarOf(call.In(2));
-    if (!fill) return call.Undecided(2, "what it pads with");
+    node.fill = HONE_TRY(call.OneNumber(2, "what it pads with"));
     if (call.build.dtype(call.In(2)) != dtype)
       return call.build.Invalid(
           fmt::format("it pads {} with {}, wanted one type", Name(dtype), Name(call.build.dtype(call.In(2)))));
-    node.fill = *fill;
     if (!IsFloat(dtype)) node.whole_fill = HONE_TRY(call.Known(2, "what it pads with"))->whole[0];
   } else {
     node.fill = call.Real("value", 0);

@@ -19,18 +19,17 @@ using Computed = Result<std::vector<Numbers>>;
 
 // a − b·cos(2πi/N) + c·cos(4πi/N)
 Result<Outputs> SignalWindow(OperatorCall& call) {
-  std::optional<double> size = call.build.graph().ScalarOf(call.In(0));
-  if (!size) return call.Undecided(0, "its size");
-  if (!(*size >= 0 && *size <= 1e8)) return call.build.Invalid(fmt::format("a window of {}", *size));
+  const double size = HONE_TRY(call.OneNumber(0, "its size"));
+  if (!(size >= 0 && size <= 1e8)) return call.build.Invalid(fmt::format("a window of {}", size));
   const std::string& op = call.node().op;
   const double a = op == "BlackmanWindow" ? 0.42 : op == "HannWindow" ? 0.5 : 25.0 / 46;
   const double b = op == "BlackmanWindow" ? 0.5 : 1 - a, c = op == "BlackmanWindow" ? 0.08 : 0;
-  const double period = call.Whole("periodic", 1) != 0 ? *size : *size - 1;
+  const double period = call.Whole("periodic", 1) != 0 ? size : size - 1;
   const std::optional<DType> wanted = ElementTypeOf(call.Whole("output_datatype", 1));
   if (!wanted || !IsFloat(*wanted))
     return call.build.Unsupported(fmt::format("ONNX's element type {}", call.Whole("output_datatype", 1)));
   const DType dtype = *wanted;
-  Numbers numbers = MakeNumbers(dtype, {static_cast<int64_t>(*size)});
+  Numbers numbers = MakeNumbers(dtype, {static_cast<int64_t>(size)});
   for (size_t i = 0; i < numbers.real.size(); ++i) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;
     numbers.real[i] = a - b * std::cos(angle) + c * std::cos(2 * angle);

@@ -39,15 +39,22 @@ struct Blocks {
   }
 };
 
-HostTensor SliceAt(const TensorView& view, size_t axis, int64_t at) {
-  const Blocks blocks(view, axis);
+// Without elements.
+HostTensor TypeOfSlice(const TensorView& view, size_t axis) {
   Shape shape = view.shape;
   shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(axis));
+  return {view.dtype, std::move(shape), {}};
+}
+
+HostTensor SliceAt(const TensorView& view, size_t axis, int64_t at) {
+  const Blocks blocks(view, axis);
   std::string bytes;
   for (int64_t i = 0; i < blocks.outer; ++i)
     bytes.append(static_cast<const char*>(view.data) + static_cast<size_t>(i * blocks.extent + at) * blocks.bytes,
                  blocks.bytes);
-  return {view.dtype, std::move(shape), std::move(bytes)};
+  HostTensor slice = TypeOfSlice(view, axis);
+  slice.data = std::move(bytes);
+  return slice;
 }
 
 // Slices of one shape as one tensor with a dimension more. `type`: of a slice, where there is none.
@@ -118,8 +125,23 @@ bool NeverEnds(const OnnxModel& body) {
   return false;
 }
 
+// nullopt: the file does not say it, or not with all dimensions.
+std::optional<TensorType> DeclaredType(const OnnxType& type) {
+  if (!type.is_tensor || !type.has_dtype || !type.has_shape) return std::nullopt;
+  TensorType declared{type.dtype, {}};
+  for (const OnnxDimension& dimension : type.dimensions) {
+    if (dimension.value < 0) return std::nullopt;
+    declared.shape.push_back(dimension.value);
+  }
+  return declared;
+}
+
+// Of the body's results, when no step gives any: as it computes them, or else as the file says.
 Result<std::vector<std::optional<TensorType>>> TypesOf(Program& body, const std::vector<TensorView>& given) {
-  return body.Prepare(given);
+  std::vector<std::optional<TensorType>> types = HONE_TRY(body.Prepare(given));
+  for (size_t i = 0; i < types.size(); ++i)
+    if (!types[i]) types[i] = DeclaredType(body.model().outputs[i].type);
+  return types;
 }
 
 Result<std::vector<HostTensor>> Loop(const OnnxNode& node, Program& body,
@@ -204,20 +226,29 @@ Result<std::vector<HostTensor>> Scan(const OnnxNode& node, Program& body,
   Steps steps;
   for (size_t i = 0; i < states; ++i) steps.state.push_back(CopyOf(*inputs[i]));
   steps.collected.resize(collected);
+  auto given = [&](const std::vector<HostTensor>& slices) {
+    std::vector<TensorView> all;
+    for (const HostTensor& state : steps.state) all.push_back(ViewOf(state));
+    for (const HostTensor& slice : slices) all.push_back(ViewOf(slice));
+    all.insert(all.end(), captured.begin(), captured.end());
+    return all;
+  };
   for (int64_t k = 0; k < length; ++k) {
     std::vector<HostTensor> slices;
     for (size_t i = 0; i < scanned; ++i)
       slices.push_back(SliceAt(*inputs[states + i], axes[i], in_back[i] != 0 ? length - 1 - k : k));
-    std::vector<TensorView> given;
-    for (const HostTensor& state : steps.state) given.push_back(ViewOf(state));
-    for (const HostTensor& slice : slices) given.push_back(ViewOf(slice));
-    given.insert(given.end(), captured.begin(), captured.end());
-    const std::vector<TensorView> outputs = HONE_TRY(body.Run(given));
+    const std::vector<TensorView> outputs = HONE_TRY(body.Run(given(slices)));
     HONE_TRY(steps.Take(outputs, 0));
+  }
+  std::vector<std::optional<TensorType>> types(outputs_of_body);
+  if (length == 0 && collected > 0) {
+    std::vector<HostTensor> slices;
+    for (size_t i = 0; i < scanned; ++i) slices.push_back(TypeOfSlice(*inputs[states + i], axes[i]));
+    types = HONE_TRY(TypesOf(body, given(slices)));
   }
   std::vector<HostTensor> results = std::move(steps.state);
   for (size_t i = 0; i < collected; ++i)
-    results.push_back(HONE_TRY(Stacked(steps.collected[i], std::nullopt, out_axes[i], out_back[i] != 0)));
+    results.push_back(HONE_TRY(Stacked(steps.collected[i], types[states + i], out_axes[i], out_back[i] != 0)));
   return results;
 }
 

@@ -10,6 +10,7 @@
 #include "network/graph/simplify.h"
 #include "network/onnx/data_shaped.h"
 #include "network/run/check_network.h"
+#include "network/run/count_steps.h"
 #include "network/run/loops.h"
 #include "network/run/lower_served.h"
 #include "network/run/missing_operators.h"
@@ -17,9 +18,9 @@
 namespace hone {
 namespace {
 
-// Versions of a program have kernels and a plan each, and share the rest: constants, their packed copies where kernels
-// want equal layouts, memory between calls. For a new version old ones go once there are more, or the constants and
-// their copies take more than this, and more than two copies of each.
+// Versions have kernels and a plan each, and share the rest: constants, their packed copies where kernels want equal
+// layouts, memory between calls. For a new version old ones go, of whichever program of the model, once there are more
+// of all, or the constants and their copies take more than this, and more than two copies of each.
 constexpr size_t kMostVersions = 512;
 constexpr int64_t kMostConstantBytes = int64_t{1} << 32;
 // Steps of a stage that is interpreted when it is met first, since kernels for it would be longer in the making; and
@@ -41,27 +42,6 @@ std::string KeyOf(const OnnxModel& model, const std::set<std::string>& deciding,
   return key;
 }
 
-// About how many steps the definition takes.
-double StepsOf(const Graph& graph) {
-  double steps = 0;
-  for (const Node& node : graph.nodes) {
-    if (graph.is_constant(node.output)) continue;
-    auto each = static_cast<double>(CountOf(graph.shape(node.output)));
-    for (ValueId input : node.inputs) steps += static_cast<double>(CountOf(graph.shape(input)));
-    if (node.kind == NodeKind::kMatMul || node.kind == NodeKind::kDense)
-      each *= static_cast<double>(graph.shape(node.inputs[0]).back());
-    if (node.kind == NodeKind::kConv) {
-      const Shape& w = graph.shape(node.inputs[1]);
-      each *= static_cast<double>(CountOf(w)) / static_cast<double>(std::max<int64_t>(w[0], 1));
-    }
-    if (node.kind == NodeKind::kMaxPool || node.kind == NodeKind::kAveragePool)
-      each *= static_cast<double>(CountOf(node.window));
-    if (node.host != nullptr) each += node.host->steps;
-    steps += each;
-  }
-  return steps;
-}
-
 }  // namespace
 
 TensorView ViewOf(const HostTensor& tensor) { return {tensor.dtype, tensor.shape, tensor.data.data()}; }
@@ -73,7 +53,7 @@ HostTensor CopyOf(const TensorView& view) {
 // One version of a program: a network of known shapes, and what waits for its results.
 class ProgramVersion {
  public:
-  static Result<std::unique_ptr<ProgramVersion>> Create(const Program& program, const std::vector<TensorView>& inputs) {
+  static Result<std::unique_ptr<ProgramVersion>> Create(Program& program, const std::vector<TensorView>& inputs) {
     std::unique_ptr<ProgramVersion> stage(new ProgramVersion(program));
     ImportOptions options;
     options.in_stages = true;
@@ -91,11 +71,18 @@ class ProgramVersion {
     HONE_TRY(CheckComplete(stage->network_, stage->context_->path));
     if (!stage->context_->is_plain) HONE_TRY(Simplify(stage->network_.graph));
     stage->is_interpreted_ =
-        stage->context_->is_plain || (!program.is_whole_ && StepsOf(stage->network_.graph) <= kSmallSteps);
+        stage->context_->is_plain || (!program.is_whole_ && CountSteps(stage->network_.graph) <= kSmallSteps);
     stage->SplitRest();
     stage->network_.graph.ForgetElements();
     return stage;
   }
+
+  ~ProgramVersion() { context_->versions->erase(place_); }
+
+  Program& program() const { return program_; }
+  bool is_running() const { return is_running_; }
+
+  void MoveToFront() { context_->versions->splice(context_->versions->begin(), *context_->versions, place_); }
 
   Result<void> MakeKernels(std::shared_ptr<ModelFile> file = nullptr) {
     if (executor_ != nullptr || context_->is_plain) return {};
@@ -139,6 +126,7 @@ class ProgramVersion {
 
   // `outputs`: where they may be written at once, one of the model each, or none.
   Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
+    const Running running(*this);
     ++runs_;
     if (!is_interpreted_ || runs_ > kSmallRuns) {
       Stopwatch stopwatch;
@@ -149,14 +137,38 @@ class ProgramVersion {
     HONE_TRY(is_interpreted_ ? Interpret(inputs) : Execute(inputs, outputs));
     std::map<std::string, TensorView> known;
     for (size_t i = 0; i < network_.outputs.size(); ++i) known[network_.outputs[i]] = results_[i];
-    if (!network_.rest.nodes.empty()) HONE_TRY(RunRest(known));
+    if (has_rest_) HONE_TRY(RunRest(known));
     std::vector<TensorView> results;
-    for (const OnnxValue& output : program_.model_.outputs) results.push_back(known.at(output.name));
+    for (const OnnxValue& output : program_.model_.outputs) {
+      auto found = known.find(output.name);
+      if (found == known.end())
+        return Error{ErrorKind::kInvalid, "nothing computes it",
+                     fmt::format("{}: output {}", context_->path, output.name)};
+      results.push_back(found->second);
+    }
     return results;
   }
 
  private:
-  explicit ProgramVersion(const Program& program) : program_(program), context_(program.context_) {}
+  // As long as it lives; what ran within the version was used before the version was.
+  class Running {
+   public:
+    explicit Running(ProgramVersion& version) : version_(version) { version_.is_running_ = true; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    ~Running() {
+      version_.is_running_ = false;
+      version_.MoveToFront();
+    }
+
+   private:
+    ProgramVersion& version_;
+  };
+
+  explicit ProgramVersion(Program& program)
+      : program_(program),
+        context_(program.context_),
+        place_(context_->versions->insert(context_->versions->begin(), this)) {}
 
   // What can be computed as soon as the network has run, and what comes after that.
   void SplitRest() {
@@ -172,6 +184,8 @@ class ProgramVersion {
         waiting_.push_back(std::move(node));
       }
     }
+    has_rest_ = !network_.rest.nodes.empty();
+    network_.rest.nodes = {};
   }
 
   // Where the caller wants the graph's output number i; nullptr: nowhere (the rest reads it), or over what is read.
@@ -261,22 +275,21 @@ class ProgramVersion {
         values[node.outputs[i]] = ViewOf(computed_.back());
       }
     }
-    if (next_ == nullptr) next_ = MakeNext(values);
+    if (next_ == nullptr) next_ = HONE_TRY(MakeNext(values));
     std::vector<TensorView> inputs;
     for (const OnnxValue& input : next_->model_.inputs) inputs.push_back(values.at(input.name));
     std::vector<TensorView> outputs;
     if (!next_->model_.outputs.empty()) outputs = HONE_TRY(next_->Run(inputs));
     for (size_t i = 0; i < outputs.size(); ++i) known[next_->model_.outputs[i].name] = outputs[i];
     for (const OnnxValue& output : program_.model_.outputs)
-      if (known.count(output.name) == 0) known[output.name] = values.at(output.name);
+      if (auto value = values.find(output.name); value != values.end()) known.emplace(output.name, value->second);
     return {};
   }
 
-  std::unique_ptr<Program> MakeNext(const std::map<std::string, TensorView>& values) const {
+  Result<std::unique_ptr<Program>> MakeNext(const std::map<std::string, TensorView>& values) {
     OnnxModel model;
     model.producer = program_.model_.producer;
     model.opset = program_.model_.opset;
-    model.nodes = waiting_;
     std::set<std::string> constants, computed, read;
     for (const OnnxTensor& tensor : network_.rest.constants) {
       model.initializers.push_back(tensor);
@@ -297,6 +310,11 @@ class ProgramVersion {
     std::set<std::string> deciding;
     for (const std::string& name : network_.rest.deciding)
       if (read.count(name) != 0) deciding.insert(name);
+    // All that decides is known already: it would wait for the same again, and so on.
+    if (apart_.empty() && std::ranges::includes(program_.deciding_, deciding))
+      return Error{ErrorKind::kUnsupported, "it cannot be taken, although what decides its shapes is known",
+                   fmt::format("{}: node {} ({})", context_->path, waiting_[0].name, waiting_[0].op)};
+    model.nodes = std::move(waiting_);
     return std::unique_ptr<Program>(
         new Program(std::move(model), std::move(deciding), program_.depth_ + 1, false, context_));
   }
@@ -369,16 +387,19 @@ class ProgramVersion {
     std::unique_ptr<Program>& program = bodies_[&body];
     if (program != nullptr) return program.get();
     for (const std::string& name : body.outputs) {
-      OnnxValue output;
+      const auto declared = std::ranges::find(body.declared, name, &OnnxValue::name);
+      OnnxValue output = declared == body.declared.end() ? OnnxValue() : *declared;
       output.name = name;
-      model.outputs.push_back(output);
+      model.outputs.push_back(std::move(output));
     }
     program = Program::ForBody(std::move(model), program_.depth_ + 1, context_);
     return program.get();
   }
 
-  const Program& program_;
+  Program& program_;
   const std::shared_ptr<const ProgramContext> context_;
+  const ProgramVersions::iterator place_;
+  bool is_running_ = false;
   Network network_;
   CallPlan plan_;
   std::unique_ptr<Executor> executor_;
@@ -388,7 +409,8 @@ class ProgramVersion {
   std::vector<HostTensor> interpreted_;
   std::list<HostTensor> computed_;   // apart
   std::vector<TensorView> results_;  // of the graph's outputs
-  std::vector<OnnxNode> apart_, waiting_;
+  bool has_rest_ = false;
+  std::vector<OnnxNode> apart_, waiting_;  // the latter until the program of them is made
   std::unique_ptr<Program> next_;
   std::map<const OnnxBody*, std::unique_ptr<Program>> bodies_;
 };
@@ -415,28 +437,46 @@ Result<ProgramVersion*> Program::VersionFor(const std::vector<TensorView>& input
   HONE_CHECK(inputs.size() == model_.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) model_.inputs[i].type.dtype = inputs[i].dtype;
   std::string key = KeyOf(model_, deciding_, inputs);
-  auto found = std::find_if(versions_.begin(), versions_.end(), [&](const auto& one) { return one.first == key; });
-  if (found != versions_.begin()) Release();
-  if (found == versions_.end()) {
+  auto found = versions_.find(key);
+  const bool is_new = found == versions_.end();
+  if (is_new || found->second.get() != last_) Release();
+  if (is_new) {
     Stopwatch stopwatch;
     std::unique_ptr<ProgramVersion> stage = HONE_TRY(ProgramVersion::Create(*this, inputs));
     if (context_->shares->is_on) context_->shares->AddHost(kPreparing, kNewShapes, stopwatch.Microseconds());
-    versions_.emplace_front(std::move(key), std::move(stage));
-    auto are_too_many = [&] {
-      if (versions_.size() > kMostVersions) return true;
-      if (context_->client == nullptr) return false;
-      const int64_t constants = context_->constants->bytes();
-      return constants + context_->client->packed().bytes() > std::max(kMostConstantBytes, 3 * constants);
-    };
-    while (versions_.size() > 1 && are_too_many()) versions_.pop_back();
-  } else {
-    versions_.splice(versions_.begin(), versions_, found);
+    found = versions_.emplace(std::move(key), std::move(stage)).first;
   }
-  return versions_.front().second.get();
+  last_ = found->second.get();
+  last_->MoveToFront();
+  if (is_new) ForgetOldVersions();
+  return last_;
+}
+
+// But for those that run, and the one that is to run next: the results of all others have been read.
+void Program::ForgetOldVersions() {
+  auto are_too_many = [&] {
+    if (context_->versions->size() > kMostVersions) return true;
+    if (context_->client == nullptr) return false;
+    const int64_t constants = context_->constants->bytes();
+    return constants + context_->client->packed().bytes() > std::max(kMostConstantBytes, 3 * constants);
+  };
+  while (are_too_many()) {
+    const ProgramVersions& all = *context_->versions;
+    auto oldest = std::find_if(all.rbegin(), all.rend(), [&](const ProgramVersion* version) {
+      return !version->is_running() && version != last_;
+    });
+    if (oldest == all.rend()) return;
+    (*oldest)->program().Forget(*oldest);
+  }
+}
+
+void Program::Forget(const ProgramVersion* version) {
+  if (last_ == version) last_ = nullptr;
+  std::erase_if(versions_, [&](const auto& one) { return one.second.get() == version; });
 }
 
 void Program::Release() {
-  if (!versions_.empty()) versions_.front().second->Release();
+  if (last_ != nullptr) last_->Release();
 }
 
 Result<std::vector<TensorView>> Program::Run(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {

@@ -21,7 +21,12 @@
 
 namespace hone {
 
+class Program;
 class ProgramVersion;
+
+// Versions of all programs of a model, the last one that ran first: one that another is within runs longer, and is
+// before it.
+using ProgramVersions = std::list<ProgramVersion*>;
 
 // Elements in memory of somebody else.
 struct TensorView {
@@ -46,6 +51,7 @@ struct ProgramContext {
   // By how many programs a program is within: of those of one depth only one runs at a time, and what it left in memory
   // has been read when the next one does.
   const std::shared_ptr<std::deque<SharedArena>> arenas = std::make_shared<std::deque<SharedArena>>();
+  const std::shared_ptr<ProgramVersions> versions = std::make_shared<ProgramVersions>();
   // Where the time goes, as long as somebody wants to know: calls, operators between parts, what is made for new
   // shapes.
   const std::shared_ptr<WorkShares> shares = std::make_shared<WorkShares>();
@@ -78,6 +84,8 @@ class Program {
   Program(OnnxModel model, std::set<std::string> deciding, size_t depth, bool is_whole,
           std::shared_ptr<const ProgramContext> context);
   Result<ProgramVersion*> VersionFor(const std::vector<TensorView>& inputs);
+  void ForgetOldVersions();  // of all programs of the model
+  void Forget(const ProgramVersion* version);
   void Release();  // the results of the last run
 
   OnnxModel model_;
@@ -85,7 +93,8 @@ class Program {
   const size_t depth_;                    // programs that it is within
   const bool is_whole_;                   // not what is run between others, and may be little
   std::shared_ptr<const ProgramContext> context_;
-  std::list<std::pair<std::string, std::unique_ptr<ProgramVersion>>> versions_;  // the last one used first
+  std::map<std::string, std::unique_ptr<ProgramVersion>> versions_;
+  ProgramVersion* last_ = nullptr;  // that ran
 };
 
 }  // namespace hone

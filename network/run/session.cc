@@ -49,14 +49,23 @@ Result<void> CheckConstant(const OnnxValue& input, const HostTensor& given, cons
       path + ": input " + input.name};
 }
 
-// Constants become the file's own.
+// Constants become the file's own. Dimensions of other inputs that are named like theirs have their sizes.
 Result<void> TakeConstants(OnnxModel& model, const SessionOptions& options, const std::string& path) {
+  Symbols sizes;
   for (const auto& [name, tensor] : options.constants) {
     const OnnxValue* input = FindInput(model, name);
     if (input == nullptr) return NoInput(model, name, path);
     HONE_TRY(CheckConstant(*input, *tensor, path));
+    if (Result<void> bound = sizes.Bind(*input, tensor->shape); !bound) {
+      bound.error().where = path + ": " + bound.error().where;
+      return bound.error();
+    }
     model.initializers.push_back({name, tensor});
     model.inputs.erase(model.inputs.begin() + (input - model.inputs.data()));
+  }
+  for (OnnxValue& input : model.inputs) {
+    const Shape shape = sizes.ShapeOf(input);
+    for (size_t d = 0; d < shape.size(); ++d) input.type.dimensions[d].value = shape[d];
   }
   for (const auto& [name, _] : options.shapes)
     if (FindInput(model, name) == nullptr) return NoInput(model, name, path);

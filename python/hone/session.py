@@ -74,6 +74,7 @@ class Session:
             raise error.raised()
         self._path = os.fspath(path)
         self._memory = ResultMemory()
+        self._shares_lock = threading.Lock()
         self._inputs, self._outputs = ([self._describe(is_output, i)
                                         for i in range(self._library.hone_network_count(self._handle, is_output))]
                                        for is_output in (0, 1))
@@ -115,17 +116,18 @@ class Session:
     def shares(self, *arguments):
         """Runs as run() does, once, with every call timed: a list of kernels and of what ran on the host, largest first, each a
         dictionary of label, kernel (its text; "" on the host), why_host ("" for kernels), calls and time_us. Shapes that were not
-        met before cost more; run them once before."""
+        met before cost more; run them once before. Runs of other threads at the same time are counted, too."""
         self._check_open()
-        self._library.hone_network_time_calls(self._handle, 1)
-        try:
-            self.run(*arguments)
-            rows = (NetworkShare * self._library.hone_network_shares(self._handle, None, 0))()
-            count = min(len(rows), self._library.hone_network_shares(self._handle, rows, len(rows)))
-            return [{"label": row.label.decode(), "kernel": row.kernel.decode(), "why_host": row.why_host.decode(),
-                     "calls": row.calls, "time_us": row.time_us} for row in rows[:count]]
-        finally:
-            self._library.hone_network_time_calls(self._handle, 0)
+        with self._shares_lock:
+            self._library.hone_network_time_calls(self._handle, 1)
+            try:
+                self.run(*arguments)
+                rows = (NetworkShare * self._library.hone_network_shares(self._handle, None, 0))()
+                count = min(len(rows), self._library.hone_network_shares(self._handle, rows, len(rows)))
+                return [{"label": row.label.decode(), "kernel": row.kernel.decode(), "why_host": row.why_host.decode(),
+                         "calls": row.calls, "time_us": row.time_us} for row in rows[:count]]
+            finally:
+                self._library.hone_network_time_calls(self._handle, 0)
 
     def _check_open(self):
         if not self._handle:

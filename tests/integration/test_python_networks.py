@@ -1,5 +1,6 @@
 """Networks from Python: sessions of ONNX files, as a program opens and runs them."""
 
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -111,6 +112,10 @@ class PythonNetworks(PythonCase):
                     session.run([numpy.zeros(shape, numpy.float32) for shape in shapes])
         with self.session(path, shapes={"a": (2, 4)}) as session:  # a name has one size
             self.assertEqual([value.shape for value in session.get_inputs()], [[2, 4], [2, 4]])
+        with self.session(path, constants={"a": numpy.ones((3, 4), numpy.float32)}) as session:
+            self.assertEqual([value.shape for value in session.get_inputs()], [[3, 4]])
+            with self.assertRaisesRegex(self.hone.Error, "shape .* wanted"):
+                session.run(numpy.ones((1, 4), numpy.float32))
 
     def test_a_session_says_where_its_time_goes(self):
         path = os.path.join(self.directory.path, "open.onnx")
@@ -126,6 +131,19 @@ class PythonNetworks(PythonCase):
             self.assertIn("has run", by_label["NonZero"]["why_host"])
             self.assertTrue(any(share["kernel"] and not share["why_host"] and share["calls"] == 1 for share in shares), shares)
             self.assertEqual({share["calls"] for share in session.shares({"a": a, "b": a})}, {1})  # not those before
+
+    def test_threads_that_ask_where_time_goes_do_not_disturb_each_other(self):
+        path = os.path.join(self.directory.path, "open.onnx")
+        with open(path, "wb") as file:
+            file.write(open_model())
+        a = numpy.ones((3, 4), numpy.float32)
+        with self.session(path) as session:
+            def calls(_):
+                return {(share["label"], share["calls"]) for share in session.shares({"a": a, "b": a})}
+            session.run({"a": a, "b": a})
+            wanted = calls(None)
+            with concurrent.futures.ThreadPoolExecutor(4) as threads:
+                self.assertEqual([seen for seen in threads.map(calls, range(800)) if seen != wanted], [])
 
     def test_a_session_runs_on_when_its_file_changes(self):
         path = os.path.join(self.directory.path, "product.onnx")

@@ -102,6 +102,25 @@ TEST(Infer, Slices) {
 }
 
 // Five rows by a half are three: halves go up.
+TEST(Infer, SlicesLieInside) {
+  auto is_taken = [](int64_t size, int64_t begin, int64_t count, int64_t step) {
+    Graph graph;
+    Builder build(graph, "slice");
+    return build.Slice(graph.AddInput("x", {DType::kF32, {2, size}}), 1, begin, count, step).has_value();
+  };
+  EXPECT_TRUE(is_taken(5, 1, 2, 3));
+  EXPECT_TRUE(is_taken(5, 4, 3, -2));
+  EXPECT_TRUE(is_taken(5, 0, 0, 1));
+  EXPECT_TRUE(is_taken(0, 0, 0, -1));
+  EXPECT_FALSE(is_taken(5, 1, 3, 3));
+  EXPECT_FALSE(is_taken(5, 4, 4, -2));
+  EXPECT_FALSE(is_taken(5, -1, 2, 1));
+  EXPECT_FALSE(is_taken(5, 5, 1, -1));
+  EXPECT_FALSE(is_taken(0, 0, 1, -1));
+  EXPECT_FALSE(is_taken(5, 1, 3, INT64_MAX));
+  EXPECT_FALSE(is_taken(5, 0, -1, 1));
+}
+
 TEST(Infer, SizesThatKeepTheRatioOfSides) {
   for (const auto& [policy, wanted] : {std::pair("not_larger", Shape{1, 1, 3, 2}), {"not_smaller", {1, 1, 5, 4}}}) {
     ModelFileBuilder builder;

@@ -6,99 +6,23 @@
 
 #include "network/onnx/resolve_sequences.h"
 #include "network/onnx/symbols.h"
+#include "tests/network/model_files.h"
+#include "tests/network/run/plain_program.h"
 
 namespace hone::program_test {
 namespace {
 
+using plain_program::Constant;
+using plain_program::Model;
+using plain_program::Node;
+using plain_program::Plain;
+using plain_program::Reals;
+using plain_program::Value;
+using plain_program::Wholes;
+using plain_program::With;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-OnnxValue Value(std::string name, DType dtype = DType::kF32) {
-  OnnxValue value;
-  value.name = std::move(name);
-  value.type.is_tensor = value.type.has_dtype = true;
-  value.type.dtype = dtype;
-  return value;
-}
-
-OnnxNode Node(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs) {
-  OnnxNode node;
-  node.name = "n_" + outputs[0];
-  node.op = op;
-  node.inputs = std::move(inputs);
-  node.outputs = std::move(outputs);
-  return node;
-}
-
-OnnxNode With(OnnxNode node, const std::string& name, std::shared_ptr<const OnnxBody> body) {
-  OnnxAttribute attribute;
-  attribute.name = name;
-  attribute.kind = OnnxAttribute::Kind::kGraph;
-  attribute.body = std::move(body);
-  node.attributes.push_back(std::move(attribute));
-  return node;
-}
-
-OnnxNode With(OnnxNode node, const std::string& name, int64_t whole) {
-  OnnxAttribute attribute;
-  attribute.name = name;
-  attribute.kind = OnnxAttribute::Kind::kInt;
-  attribute.whole = whole;
-  node.attributes.push_back(std::move(attribute));
-  return node;
-}
-
-HostTensor Reals(Shape shape, std::vector<double> values) {
-  Numbers numbers = MakeNumbers(DType::kF32, std::move(shape));
-  numbers.real = std::move(values);
-  return ToHost(numbers, DType::kF32);
-}
-
-HostTensor Wholes(Shape shape, const std::vector<int64_t>& values) {
-  return ToHost(WholeNumbers(values, std::move(shape)), DType::kI64);
-}
-
-OnnxTensor Constant(std::string name, HostTensor tensor) {
-  return {std::move(name), std::make_shared<HostTensor>(std::move(tensor))};
-}
-
-OnnxModel Model(std::vector<OnnxValue> inputs, std::vector<OnnxNode> nodes, const std::vector<std::string>& outputs) {
-  OnnxModel model;
-  model.opset = 18;
-  model.inputs = std::move(inputs);
-  model.nodes = std::move(nodes);
-  for (const std::string& name : outputs) model.outputs.push_back(Value(name));
-  return model;
-}
-
-class Plain {
- public:
-  explicit Plain(OnnxModel model) {
-    ProgramContext context;
-    context.path = "program.onnx";
-    context.is_plain = true;
-    program_ = std::make_unique<Program>(std::move(model), std::make_shared<const ProgramContext>(std::move(context)));
-  }
-
-  std::vector<Numbers> Run(const std::vector<HostTensor>& inputs) {
-    Result<std::vector<TensorView>> views = Try(inputs);
-    EXPECT_TRUE(views) << (views ? "" : views.error().Text());
-    std::vector<Numbers> results;
-    if (!views) return std::vector<Numbers>(8);
-    for (const TensorView& view : *views) results.push_back(ToNumbers(CopyOf(view)));
-    return results;
-  }
-
-  Result<std::vector<TensorView>> Try(const std::vector<HostTensor>& inputs) {
-    std::vector<TensorView> views;
-    for (const HostTensor& input : inputs) views.push_back(ViewOf(input));
-    return program_->Run(views);
-  }
-
- private:
-  std::unique_ptr<Program> program_;
-};
 
 TEST(Program, TheSameModelRunsForOneShapeAfterAnother) {
   Plain program(Model({Value("x")}, {Node("Neg", {"x"}, {"y"})}, {"y"}));
@@ -192,6 +116,87 @@ TEST(Program, ALoopRunsAsOftenAsItsBodySays) {
   results = program.Run({Reals({}, {1}), Reals({}, {2}), Wholes({}, {0})});
   EXPECT_THAT(results[0].real, ElementsAre(1));
   EXPECT_THAT(results[1].shape, ElementsAre(0));
+}
+
+// What it collects, where computed values decide the shape of that.
+TEST(Program, ALoopThatTakesNoStepGivesWhatItsBodySaysItDoes) {
+  auto collected = [](int64_t steps, int64_t declared, bool is_in_function = false) {
+    ModelFileBuilder body;
+    body.Input("i", {}, 7).Input("before", {}, 9).Input("state", {2}).Node("NonZero", {"state"}, {"at"});
+    body.Node("Squeeze", {"at"}, {"which"}).Node("Gather", {"state", "which"}, {"seen"});
+    body.Node("Identity", {"before"}, {"goes_on"}).Node("Neg", {"state"}, {"next"});
+    body.Output("goes_on", {}, 9).Output("next", {2}).Output("seen", {declared});
+    ModelFileBuilder builder, function;
+    builder.Input("n", {}, 7).Input("x", {2}).Output("all");
+    ModelFileBuilder& around = is_in_function ? function : builder;
+    around.Node("Loop", {"n", "", "x"}, {"last", "all"}).Body("body", body);
+    if (is_in_function) {
+      function.Input("n", {}).Input("x", {}).Output("all");
+      builder.Function("Loops", function).Node("Loops", {"n", "x"}, {"all"}, {}, "functions");
+    }
+    Result<OnnxModel> model = ParseOnnx(builder.Bytes(), {"loop.onnx", ""});
+    EXPECT_TRUE(model) << model.error().Text();
+    Plain program(*std::move(model));
+    const Result<std::vector<TensorView>> results = program.Try({Wholes({}, {steps}), Reals({2}, {1, 2})});
+    return results ? ShapeText((*results)[0].shape) : results.error().Text();
+  };
+  EXPECT_EQ(collected(3, 2), ShapeText(Shape{3, 2}));
+  EXPECT_EQ(collected(0, 2), ShapeText(Shape{0, 2}));
+  EXPECT_EQ(collected(0, 2, true), ShapeText(Shape{0, 2}));
+  EXPECT_THAT(collected(0, -1), HasSubstr("nothing says which shape its results have"));
+}
+
+TEST(Program, AScanOfNothingGivesNothing) {
+  auto body = std::make_shared<OnnxBody>();
+  body->inputs = {"sum", "x"};
+  body->nodes = {Node("Add", {"sum", "x"}, {"next"}), Node("Identity", {"next"}, {"seen"})};
+  body->outputs = {"next", "seen"};
+  OnnxModel model =
+      Model({Value("rows")},
+            {With(With(Node("Scan", {"zero", "rows"}, {"total", "sums"}), "body", body), "num_scan_inputs", 1)},
+            {"total", "sums"});
+  model.initializers = {Constant("zero", Reals({2}, {0, 0}))};
+  Plain program(std::move(model));
+  const std::vector<Numbers> results = program.Run({Reals({0, 2}, {})});
+  EXPECT_THAT(results[0].real, ElementsAre(0, 0));
+  EXPECT_THAT(results[1].shape, ElementsAre(0, 2));
+}
+
+// y ← d[i] > 0 ? −y : |y|, one i after another: what is computed decides each time.
+TEST(Program, VersionsOfAllPartsTogetherAreBounded) {
+  constexpr int64_t kChoices = 10;
+  OnnxModel model = Model({Value("x"), Value("d")}, {}, {"y" + std::to_string(kChoices)});
+  model.initializers = {Constant("zero", Reals({}, {0}))};
+  model.nodes = {Node("Identity", {"x"}, {"y0"})};
+  for (int64_t i = 0; i < kChoices; ++i) {
+    const std::string at = std::to_string(i), y = "y" + at;
+    auto negated = std::make_shared<OnnxBody>(), absolute = std::make_shared<OnnxBody>();
+    negated->nodes = {Node("Neg", {y}, {"n" + at})};
+    negated->outputs = {"n" + at};
+    absolute->nodes = {Node("Abs", {y}, {"a" + at})};
+    absolute->outputs = {"a" + at};
+    OnnxNode choice = With(With(Node("If", {"c" + at}, {"y" + std::to_string(i + 1)}), "then_branch", negated),
+                           "else_branch", absolute);
+    choice.captured = {y};
+    model.initializers.push_back(Constant("i" + at, Wholes({}, {i})));
+    for (const OnnxNode& node :
+         {Node("Gather", {"d", "i" + at}, {"g" + at}), With(Node("ReduceMax", {y}, {"m" + at}), "keepdims", 0),
+          Node("Mul", {"m" + at, "zero"}, {"o" + at}), Node("Add", {"g" + at, "o" + at}, {"h" + at}),
+          Node("Greater", {"h" + at, "zero"}, {"c" + at}), choice})
+      model.nodes.push_back(node);
+  }
+  Plain program(std::move(model));
+  for (uint32_t run = 0; run < 400; ++run) {
+    const uint32_t bits = run * 2654435761U >> 20;
+    std::vector<double> d;
+    double y = 3;
+    for (int64_t i = 0; i < kChoices; ++i) {
+      d.push_back((bits >> i & 1) != 0 ? 1 : -1);
+      y = d.back() > 0 ? -y : std::abs(y);
+    }
+    EXPECT_THAT(program.Run({Reals({1}, {3}), Reals({kChoices}, d)})[0].real, ElementsAre(y));
+    ASSERT_LE(program.version_count(), 512U) << run;
+  }
 }
 
 TEST(Program, AScanGoesAlongADimensionFromEitherEnd) {
