@@ -125,9 +125,14 @@ Result<void> BundleImport::Read() {
   planned_.reserve(bundle_->manifest().records);
   return bundle_->ForEachEntry([&](BundleEntry&& entry) -> Result<void> {
     if (takes_code && entry.record.artifact_digest) HONE_TRY(bundle_->Artifact(*entry.record.artifact_digest));
-    Planned planned{std::move(entry), ""};
-    if (Result<void> adopted = Adopt(planned.entry); !adopted) planned.refused = adopted.error().Text();
-    planned_.push_back(std::move(planned));
+    if (Result<void> adopted = Adopt(entry); !adopted) {
+      const Record& record = entry.record;
+      const std::string label = IsPrintable(record.label) ? record.label : "kernel";
+      planned_.emplace_back(
+          ImportRow{record.key.fingerprint.Hex(), label, record.key.target, "refused", adopted.error().Text()});
+      return {};
+    }
+    planned_.emplace_back(std::move(entry));
     return {};
   });
 }
@@ -194,14 +199,11 @@ Result<ImportReply> BundleImport::Next() {
     return error;
   };
   for (; next_ < end; ++next_) {
-    const Planned& planned = planned_[next_];
-    const Record& record = planned.entry.record;
-    if (!planned.refused.empty()) {
-      const std::string label = IsPrintable(record.label) ? record.label : "kernel";
-      reply.rows.push_back({record.key.fingerprint.Hex(), label, record.key.target, "refused", planned.refused});
+    if (ImportRow* refused = std::get_if<ImportRow>(&planned_[next_])) {
+      reply.rows.push_back(std::move(*refused));
       continue;
     }
-    Result<ImportRow> row = Take(planned.entry, Durability::kSoon);
+    Result<ImportRow> row = Take(std::get<BundleEntry>(planned_[next_]), Durability::kSoon);
     if (!row) return stopped(std::move(row).error());
     reply.rows.push_back(*std::move(row));
   }

@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/sealed_memfd.h"
@@ -35,10 +36,8 @@ class BundleImport {
   const std::vector<Imported>& changed() const { return changed_; }
 
  private:
-  struct Planned {
-    BundleEntry entry;
-    std::string refused;  // why; "" if it can be taken
-  };
+  // What can be taken; of what cannot, which may be large, only what is said of it.
+  using Planned = std::variant<BundleEntry, ImportRow>;
   BundleImport(ReadOnlyMapping bytes, ScheduleCache& cache, const Devices& devices)
       : bytes_(std::move(bytes)), cache_(&cache), devices_(&devices) {}
 
