@@ -186,7 +186,8 @@ class ScheduleCache {
   virtual Result<void> AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) = 0;
   virtual Result<void> ForEachTrial(const CacheKey& key, const std::function<bool(const TrialRecord&)>& visit) = 0;
 
-  // Cost models, by name; sealed by whoever made them, and checked by whoever reads them. nullopt: none.
+  // Cost models, by name; sealed by whoever made them, and checked by whoever reads them. nullopt: none. kInvalid: one
+  // without the mark that PutModel gives it with this cache's key, as an older hone or somebody else left it.
   virtual Result<std::optional<std::string>> GetModel(std::string_view name) = 0;
   virtual Result<void> PutModel(std::string_view name, std::string_view sealed) = 0;
 

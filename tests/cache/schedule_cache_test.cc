@@ -170,7 +170,7 @@ TEST_F(ScheduleCacheTest, SaysHowManyRecordsThereAreHoweverOftenEachWasWritten) 
     for (int kernel = 0; kernel < 4; ++kernel) PutWithArtifact(kernel);
   ASSERT_TRUE(cache_->Remove(SampleKey(1).fingerprint).has_value());
   for (const CacheStats::Family& family : cache_->Stats().families)
-    if (family.name == NameOf(Family::kRecords)) EXPECT_EQ(family.entries, 3u);
+    if (family.name == NameOf(Family::kRecords)) { EXPECT_EQ(family.entries, 3u); }
 }
 
 TEST_F(ScheduleCacheTest, ListsAClassWithoutTheOthers) {
