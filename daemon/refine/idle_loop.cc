@@ -383,7 +383,7 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   if (outcome->ratio > 0) task.time_us = outcome->served_us / outcome->ratio;
   progress.last_gain = std::max(0.0, outcome->ratio - 1);
   progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
-  if (trials < kSlice && !stop.stop_requested()) progress.stale = kRefined;  // the space is exhausted
+  if (outcome->search.exhausted) progress.stale = kRefined;
   return cache_.PutNote(record->key, kNote, fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won),
                         Durability::kSoon);
 }
