@@ -38,10 +38,12 @@ const std::string& NewestTrialKey() {
 
 // Microseconds of the wall clock, or the next number where that stands still or goes back, across restarts, too: the
 // newest number is kept beside them.
-Result<void> CacheImpl::AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) {
+Result<void> CacheImpl::AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials,
+                                     std::optional<WallTime> created) {
   const std::string prefix = RecordKey(key);
   const WallTime now = options_.clock->WallNow();
   MutexLock lock(store_->write_mutex());
+  if (created) HONE_TRY(CheckIsThere(key, *created));
   if (newest_trial_ == 0) {
     store_->Read(Family::kMeta, NewestTrialKey(), [&](std::string_view, std::string_view value, CacheLayer layer) {
       Result<std::string_view> body = Unseal(ValueType::kMeta, kStateVersion, value);

@@ -46,7 +46,8 @@ TuningGain TuningGainOf(ScheduleCache& cache, const Record& record) {
 void NoteTuningGain(ScheduleCache& cache, const Record& record, bool was_tuned, double ratio, bool in_idle_time) {
   const TuningGain before = was_tuned ? TuningGainOf(cache, record) : TuningGain{};
   // What cannot be written is missing from a table, no more.
-  (void)cache.PutNote(record.key, kNote, PrintTuningGain(After(before, ratio, in_idle_time)), Durability::kSoon);
+  (void)cache.PutNote(record.key, kNote, PrintTuningGain(After(before, ratio, in_idle_time)), Durability::kSoon,
+                      record.created);
 }
 
 double GainOf(ScheduleCache& cache, const Record& record) {

@@ -18,7 +18,6 @@ constexpr uint32_t kMostTrials = 100'000;
 constexpr uint32_t kDefaultTrials = 256;
 constexpr std::chrono::milliseconds kLongestSearch = std::chrono::hours(7 * 24);
 constexpr int kPatience = 128;  // trials without a better one, where nobody said how many to make
-constexpr std::chrono::milliseconds kTurn{5'000};
 // A search that is stopped compares what it found with what is served for so long; when it has not ended by then, its
 // processes are killed.
 constexpr std::chrono::milliseconds kComparing{1'500}, kGrace{3'000};
@@ -166,7 +165,7 @@ bool Tuning::Push(const TaskPtr& task) {
   FairQueue::Job job;
   job.client = task->client;
   job.bytes = task->ask.kernel.size();
-  job.slice = kTurn;
+  job.slice = turn_time_;
   job.run = [this, task](const std::stop_token& turn) { RunTurn(task, turn); };
   job.drop = [this, self = self_, task] {
     loop_.Post([self, task] {
