@@ -115,5 +115,106 @@ TEST_F(TuningTest, WhoRemovesOrPinsAKernelEndsItsSearch) {
   }
 }
 
+// The answer to the last of the rounds.
+Result<TuneReply> LastReply(Channel& channel, const TuneRequest& request) {
+  const uint64_t id = HONE_TRY(channel.Ask(request, Soon()));
+  for (;;) {
+    TuneReply reply = HONE_TRY(channel.Await<TuneReply>(id, Soon()));
+    if (!reply.more) return reply;
+  }
+}
+
+TuneRequest RequestFor(const char* kernel, uint32_t trials) {
+  TuneRequest request;
+  request.kernel = kernel;
+  request.target = kDevice;
+  request.trials = trials;
+  request.seed = 7;
+  return request;
+}
+
+// Programs that were tried, in order.
+std::vector<uint64_t> TriedFor(TestServer& server, const char* kernel) {
+  std::vector<uint64_t> tried;
+  const CacheKey key = server.path->Identify({kernel, kDevice, 0})->key;
+  EXPECT_TRUE(server.cache->ForEachTrial(key, [&](const TrialRecord& trial) {
+    tried.push_back(trial.program);
+    return true;
+  }));
+  return tried;
+}
+
+// What a search alone tries, and what it tries beside another client's with turns so short that each is interrupted
+// again and again.
+TEST(TuningTurns, ASearchGoesOnWhereItWasInterrupted) {
+  constexpr const char* kKernels[] = {kKernel, "matmul(M=40,N=24,K=8)"};
+  std::vector<uint64_t> alone[2];
+  for (int i = 0; i < 2; ++i) {
+    TestServer server;
+    Channel channel = server.Connect();
+    ASSERT_TRUE(LastReply(channel, RequestFor(kKernels[i], 96)));
+    alone[i] = TriedFor(server, kKernels[i]);
+    EXPECT_EQ(alone[i].size(), 96u);
+  }
+  TestServer server;
+  server.Do([&] { server.tuning->SetTurn(std::chrono::milliseconds(60)); });
+  Channel channels[] = {server.Connect({geteuid(), 1}), server.Connect({geteuid(), 2})};
+  Result<TuneReply> replies[2];
+  std::thread clients[2];
+  for (int i = 0; i < 2; ++i)
+    clients[i] = std::thread([&, i] { replies[i] = LastReply(channels[i], RequestFor(kKernels[i], 96)); });
+  for (std::thread& client : clients) client.join();
+  EXPECT_GE(server.metrics.displaced, 4u);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(replies[i]) << replies[i].error().Text();
+    EXPECT_EQ(replies[i]->trials, 96u);
+    EXPECT_EQ(replies[i]->stopped, "96 trials");
+    EXPECT_GT(replies[i]->ratio, 1);
+    EXPECT_GT(replies[i]->start_us, replies[i]->best_us);
+    const std::vector<uint64_t> tried = TriedFor(server, kKernels[i]);
+    EXPECT_EQ(std::set<uint64_t>(tried.begin(), tried.end()).size(), 96u);
+    // The model, which both teach, has a say in the rest.
+    ASSERT_GE(tried.size(), 16u);
+    EXPECT_TRUE(std::equal(tried.begin(), tried.begin() + 16, alone[i].begin()));
+  }
+}
+
+TEST(TuningTurns, ASearchOfARangeOfSizesGoesOnWhereItWasInterrupted) {
+  TestServer server;
+  server.Do([&] { server.tuning->SetTurn(std::chrono::milliseconds(60)); });
+  constexpr const char* kKernels[] = {"matmul(M=1..7,N=16,K=16)", "matmul(M=1..9,N=32,K=16)"};
+  uint32_t alone[2];
+  for (int i = 0; i < 2; ++i) {
+    TestServer one;
+    Channel channel = one.Connect();
+    Result<TuneReply> reply = LastReply(channel, RequestFor(kKernels[i], 200));
+    ASSERT_TRUE(reply) << reply.error().Text();
+    alone[i] = reply->trials;
+    EXPECT_GT(alone[i], 100u) << reply->stopped;
+  }
+  Channel channels[] = {server.Connect({geteuid(), 1}), server.Connect({geteuid(), 2})};
+  Result<TuneReply> replies[2];
+  std::thread clients[2];
+  for (int i = 0; i < 2; ++i)
+    clients[i] = std::thread([&, i] { replies[i] = LastReply(channels[i], RequestFor(kKernels[i], 200)); });
+  for (std::thread& client : clients) client.join();
+  EXPECT_GE(server.metrics.displaced, 2u);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(replies[i]) << replies[i].error().Text();
+    EXPECT_EQ(replies[i]->trials, alone[i]) << replies[i]->stopped;
+    EXPECT_GT(replies[i]->start_us, 0);
+  }
+}
+
+TEST(TuningLimits, ARangeOfSizesHasAsManyTrialsAsAnyKernel) {
+  for (uint32_t trials : {1u, 12u, 64u, 100u}) {
+    TestServer server;
+    Channel channel = server.Connect();
+    Result<TuneReply> reply = LastReply(channel, RequestFor("matmul(M=1..7,N=16,K=16)", trials));
+    ASSERT_TRUE(reply) << reply.error().Text();
+    EXPECT_EQ(reply->trials, trials);
+  }
+}
+
 }  // namespace
 }  // namespace hone::tuning_test
