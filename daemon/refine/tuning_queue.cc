@@ -16,7 +16,7 @@ constexpr FairQueue::Limits kQueueLimits{64, size_t{16} << 20};
 constexpr uint32_t kRetryMs = 1000;
 constexpr uint32_t kMostTrials = 100'000;
 constexpr uint32_t kDefaultTrials = 256;
-constexpr std::chrono::milliseconds kLongestSearch = std::chrono::hours(7 * 24);
+constexpr std::chrono::microseconds kLongestSearch = std::chrono::hours(7 * 24);
 constexpr int kPatience = 128;  // trials without a better one, where nobody said how many to make
 // A search that is stopped compares what it found with what is served for so long; when it has not ended by then, its
 // processes are killed.
@@ -86,9 +86,9 @@ void Tuning::Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest&
   task->ask = {request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u)), std::move(on)};
   task->options.trials = static_cast<int>(request.trials > 0 ? std::min(request.trials, kMostTrials) : kDefaultTrials);
   task->options.patience = request.trials > 0 ? 0 : kPatience;
-  task->options.time =
-      std::min(kLongestSearch,
-               std::chrono::milliseconds(std::min<uint64_t>(request.time_us / 1000, uint64_t{7} * 24 * 3600 * 1000)));
+  // Rounded up: none is no limit.
+  const std::chrono::microseconds time(std::min<uint64_t>(request.time_us, kLongestSearch.count()));
+  task->options.time = std::chrono::ceil<std::chrono::milliseconds>(time);
   task->options.seed = request.seed;
   task->peer = peer;
   task->request_id = request_id;

@@ -216,5 +216,16 @@ TEST(TuningLimits, ARangeOfSizesHasAsManyTrialsAsAnyKernel) {
   }
 }
 
+TEST(TuningLimits, ATimeBelowAMillisecondIsALimit) {
+  TestServer server;
+  Channel channel = server.Connect();
+  TuneRequest request = RequestFor(kKernel, 2'000);
+  request.time_us = 1;
+  Result<TuneReply> reply = LastReply(channel, request);
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_LT(reply->trials, 100u);
+  EXPECT_EQ(reply->stopped, "0 s");
+}
+
 }  // namespace
 }  // namespace hone::tuning_test
