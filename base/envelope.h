@@ -26,6 +26,7 @@ enum class ValueType : uint8_t {
   kQuarantined = 8,
   kHidden = 9,  // in a record's place: the user removed what the system layer has
   kManifest = 10,
+  kMarked = 11,  // another value, with the mark of the cache that it is of
 };
 
 std::string Seal(ValueType type, uint8_t version, std::string_view body);

@@ -64,10 +64,13 @@ class BundleCache final : public ScheduleCache {
   Result<std::optional<std::string>> GetNote(const CacheKey&, std::string_view) override {
     return std::optional<std::string>();
   }
-  Result<void> PutNote(const CacheKey&, std::string_view, std::string_view, Durability) override {
+  Result<void> PutNote(const CacheKey&, std::string_view, std::string_view, Durability,
+                       std::optional<WallTime>) override {
     return Unchangeable();
   }
-  Result<void> AppendTrials(const CacheKey&, std::span<const TrialRecord>) override { return Unchangeable(); }
+  Result<void> AppendTrials(const CacheKey&, std::span<const TrialRecord>, std::optional<WallTime>) override {
+    return Unchangeable();
+  }
   Result<void> ForEachTrial(const CacheKey&, const std::function<bool(const TrialRecord&)>&) override { return {}; }
   Result<std::optional<std::string>> GetModel(std::string_view) override { return std::optional<std::string>(); }
   Result<void> PutModel(std::string_view, std::string_view) override { return Unchangeable(); }

@@ -45,9 +45,10 @@ class CacheImpl final : public ScheduleCache {
   Result<std::optional<std::string>> GetMeta(std::string_view name) override;
   Result<void> PutMeta(std::string_view name, std::string_view value, Durability durability) override;
   Result<std::optional<std::string>> GetNote(const CacheKey& key, std::string_view name) override;
-  Result<void> PutNote(const CacheKey& key, std::string_view name, std::string_view value,
-                       Durability durability) override;
-  Result<void> AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) override;
+  Result<void> PutNote(const CacheKey& key, std::string_view name, std::string_view value, Durability durability,
+                       std::optional<WallTime> created) override;
+  Result<void> AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials,
+                            std::optional<WallTime> created) override;
   Result<void> ForEachTrial(const CacheKey& key, const std::function<bool(const TrialRecord&)>& visit) override;
   Result<std::optional<std::string>> GetModel(std::string_view name) override;
   Result<void> PutModel(std::string_view name, std::string_view sealed) override;
@@ -80,6 +81,8 @@ class CacheImpl final : public ScheduleCache {
   bool InSystemLayer(const std::string& record_key);
   std::optional<std::string> ReadMeta(const std::string& key);
   Result<void> WriteMeta(std::string key, std::string_view value, Durability durability);
+  // kNotFound if there is none of this key that was created then. Under the store's write mutex.
+  Result<void> CheckIsThere(const CacheKey& key, WallTime created);
   void DeleteNotes(std::string_view record_key, StoreBatch& batch);
   uint64_t DeleteTrials(std::string_view key_prefix, StoreBatch& batch);
   // With its artifact and notes; one of the system layer is hidden.

@@ -203,6 +203,12 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
   if (old && old->pinned && entry.spares_pinned) {
     return Error{ErrorKind::kUnsupported, "the record is pinned", record.label};
   }
+  if (entry.replaces) {
+    if (!old || old->created != entry.replaces->created)
+      return Error{ErrorKind::kNotFound, "the record was removed meanwhile", record.label};
+    if (!SameSchedule(old->schedule, entry.replaces->schedule))
+      return Error{ErrorKind::kUnsupported, "another schedule took its place meanwhile", record.label};
+  }
   record.updated = options_.clock->WallNow();
   if (old)
     record.created = old->created;
@@ -340,8 +346,18 @@ Result<std::optional<std::string>> CacheImpl::GetNote(const CacheKey& key, std::
 }
 
 Result<void> CacheImpl::PutNote(const CacheKey& key, std::string_view name, std::string_view value,
-                                Durability durability) {
-  return WriteMeta(NotePrefix(RecordKey(key)).append(name), value, durability);
+                                Durability durability, std::optional<WallTime> created) {
+  StoreBatch batch;
+  batch.Put(Family::kMeta, NotePrefix(RecordKey(key)).append(name), Seal(ValueType::kMeta, kMetaVersion, value));
+  MutexLock lock(store_->write_mutex());
+  if (created) HONE_TRY(CheckIsThere(key, *created));
+  return store_->Write(batch, durability);
+}
+
+Result<void> CacheImpl::CheckIsThere(const CacheKey& key, WallTime created) {
+  const std::optional<Found> found = FindRecord(RecordKey(key));
+  if (found && SameIdentity(found->record.key, key) && found->record.created == created) return {};
+  return Error{ErrorKind::kNotFound, "the record was removed meanwhile", key.fingerprint.Hex()};
 }
 
 namespace {

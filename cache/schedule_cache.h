@@ -69,12 +69,21 @@ enum class ArtifactCheck : uint8_t {
   kHere,     // checked on this machine by this user: it may be served
 };
 
+// What a record is when somebody begins to work on a better one.
+struct RecordState {
+  WallTime created{};
+  std::string schedule;
+};
+inline RecordState StateOf(const Record& record) { return {record.created, record.schedule}; }
+
 struct NewRecord {
   Record record;
   std::string class_text;                              // Canonical::class_text
   std::optional<std::span<const std::byte>> artifact;  // nullopt: the record keeps the artifact it has, if it is the
                                                        // same schedule under the same code key; else it has none
   bool spares_pinned = false;                          // kUnsupported, and nothing changes, if there is a pinned record
+  std::optional<RecordState> replaces{};               // kNotFound, and nothing changes, if the record is gone;
+                                                       // kUnsupported if it is not in that state any more
   ArtifactCheck check = ArtifactCheck::kHere;          // of `artifact`
 };
 
@@ -177,16 +186,19 @@ class ScheduleCache {
   virtual Result<void> PutMeta(std::string_view name, std::string_view value, Durability durability) = 0;
 
   // Small values that belong to a record, by name: whoever removes or evicts the record removes them. They may come
-  // before it.
+  // before it, but for what is about one that was created then: kNotFound, and nothing changes, if it is gone.
   virtual Result<std::optional<std::string>> GetNote(const CacheKey& key, std::string_view name) = 0;
   virtual Result<void> PutNote(const CacheKey& key, std::string_view name, std::string_view value,
-                               Durability durability) = 0;
+                               Durability durability, std::optional<WallTime> created = std::nullopt) = 0;
 
   // The log of trials, by record and then in the order in which they were made. Damaged entries are left out.
-  virtual Result<void> AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) = 0;
+  // `created`: as of a note.
+  virtual Result<void> AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials,
+                                    std::optional<WallTime> created = std::nullopt) = 0;
   virtual Result<void> ForEachTrial(const CacheKey& key, const std::function<bool(const TrialRecord&)>& visit) = 0;
 
-  // Cost models, by name; sealed by whoever made them, and checked by whoever reads them. nullopt: none.
+  // Cost models, by name; sealed by whoever made them, and checked by whoever reads them. nullopt: none. kInvalid: one
+  // without the mark that PutModel gives it with this cache's key, as an older hone or somebody else left it.
   virtual Result<std::optional<std::string>> GetModel(std::string_view name) = 0;
   virtual Result<void> PutModel(std::string_view name, std::string_view sealed) = 0;
 

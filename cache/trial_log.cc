@@ -1,5 +1,6 @@
 // What searches leave behind: the log of their trials, and the models that learnt from it.
 #include <algorithm>
+#include <tuple>
 
 #include "base/bytes.h"
 #include "base/envelope.h"
@@ -10,6 +11,22 @@ namespace hone {
 namespace {
 
 constexpr uint8_t kStateVersion = 1;
+constexpr uint8_t kMarkedVersion = 1;
+
+// Of a model under that name: only who has the key can make it.
+Digest256 MarkOfModel(std::string_view name, std::string_view sealed, const SecretKey& key) {
+  std::string text = "model ";
+  text.append(name).push_back('\0');
+  return Mac256(key, text.append(sealed));
+}
+
+Result<std::string> OpenMarked(std::string_view name, std::string_view value, const SecretKey& key) {
+  const std::string_view body = HONE_TRY(Unseal(ValueType::kMarked, kMarkedVersion, value));
+  const Digest256 mark = HONE_TRY(ByteReader(body).Array<std::tuple_size_v<Digest256>>());
+  const std::string_view sealed = body.substr(mark.size());
+  if (mark != MarkOfModel(name, sealed, key)) return Error{ErrorKind::kInvalid, "its mark is not this cache's", ""};
+  return std::string(sealed);
+}
 
 // meta: what the cache keeps about itself.
 const std::string& NewestTrialKey() {
@@ -21,10 +38,12 @@ const std::string& NewestTrialKey() {
 
 // Microseconds of the wall clock, or the next number where that stands still or goes back, across restarts, too: the
 // newest number is kept beside them.
-Result<void> CacheImpl::AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) {
+Result<void> CacheImpl::AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials,
+                                     std::optional<WallTime> created) {
   const std::string prefix = RecordKey(key);
   const WallTime now = options_.clock->WallNow();
   MutexLock lock(store_->write_mutex());
+  if (created) HONE_TRY(CheckIsThere(key, *created));
   if (newest_trial_ == 0) {
     store_->Read(Family::kMeta, NewestTrialKey(), [&](std::string_view, std::string_view value, CacheLayer layer) {
       Result<std::string_view> body = Unseal(ValueType::kMeta, kStateVersion, value);
@@ -71,19 +90,25 @@ uint64_t CacheImpl::DeleteTrials(std::string_view key_prefix, StoreBatch& batch)
   return deleted;
 }
 
+// XGBoost looks at what it loads no closer than a program at its code: so models are taken from nowhere else either.
 Result<std::optional<std::string>> CacheImpl::GetModel(std::string_view name) {
-  std::optional<std::string> found;
+  Result<std::optional<std::string>> found;
   store_->Read(Family::kModels, std::string(name), [&](std::string_view, std::string_view value, CacheLayer layer) {
-    if (layer == CacheLayer::kSystem) return Take::kTaken;  // models are code's equals: not from elsewhere
-    found = std::string(value);
+    if (layer == CacheLayer::kSystem) return Take::kTaken;
+    if (Result<std::string> sealed = OpenMarked(name, value, key_))
+      found = *std::move(sealed);
+    else
+      found = Error{ErrorKind::kInvalid, "this cache did not make it: " + sealed.error().message, ""};
     return Take::kTaken;
   });
   return found;
 }
 
 Result<void> CacheImpl::PutModel(std::string_view name, std::string_view sealed) {
+  const Digest256 mark = MarkOfModel(name, sealed, key_);
+  std::string body(reinterpret_cast<const char*>(mark.data()), mark.size());
   StoreBatch batch;
-  batch.Put(Family::kModels, std::string(name), std::string(sealed));
+  batch.Put(Family::kModels, std::string(name), Seal(ValueType::kMarked, kMarkedVersion, body.append(sealed)));
   MutexLock lock(store_->write_mutex());
   return store_->Write(batch, Durability::kSoon);
 }

@@ -45,8 +45,11 @@ TuningGain TuningGainOf(ScheduleCache& cache, const Record& record) {
 
 void NoteTuningGain(ScheduleCache& cache, const Record& record, bool was_tuned, double ratio, bool in_idle_time) {
   const TuningGain before = was_tuned ? TuningGainOf(cache, record) : TuningGain{};
+  std::optional<WallTime> created;  // a record that was never stored has none
+  if (record.created != WallTime()) created = record.created;
   // What cannot be written is missing from a table, no more.
-  (void)cache.PutNote(record.key, kNote, PrintTuningGain(After(before, ratio, in_idle_time)), Durability::kSoon);
+  (void)cache.PutNote(record.key, kNote, PrintTuningGain(After(before, ratio, in_idle_time)), Durability::kSoon,
+                      created);
 }
 
 double GainOf(ScheduleCache& cache, const Record& record) {

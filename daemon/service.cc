@@ -222,6 +222,7 @@ class Service {
             transfers_->ReadAgain(record.key.fingerprint);
             notifier_->Announce(NoticeOf(record));
           });
+      admin_->end_search = [this](const Fingerprint& fingerprint) { tuning_->EndSearchOf(fingerprint); };
       tuning_->SetTransfers(transfers_.get());
       tuning_->SetBuilders(pools.builders.builders);
       attached_ = std::make_unique<AttachedDevices>(loop_, *pools_, devices);

@@ -72,7 +72,7 @@ FOREIGN = {
     r"cereal/": r"client/protocol/protocol\.(cc|h)",
     r"boost/": r"daemon/.*|tests/.*",
     r"toml\+\+|toml\.hpp": r"daemon/config\.cc",
-    r"nlohmann/": r"client/cli/json\.(cc|h)|client/cli/.*\.cc|bench/.*|tests/cli/.*",
+    r"nlohmann/": r"tuner/check_trees\.cc|client/cli/json\.(cc|h)|client/cli/.*\.cc|bench/.*|tests/cli/.*",
     r"CLI/": r"client/cli/parse_command_line\.cc|client/cli/main\.cc|client/cli/command\.h",
     r"blake2\.h": r"base/hash\.cc",
     r"seccomp\.h|linux/seccomp\.h": r"backends/sandbox/seccomp_filter\.(cc|h)",

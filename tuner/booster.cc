@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "tuner/check_trees.h"
+
 namespace hone {
 namespace {
 
@@ -69,17 +71,14 @@ Result<BoosterPtr> Booster::Train(const Table& table, const TrainOptions& option
 }
 
 Result<BoosterPtr> Booster::Load(std::string_view bytes, size_t width, int threads, uint64_t seed) {
-  // The library chooses a reader by the first bytes; those of its binary formats trust lengths that they read.
-  if (!bytes.starts_with("{\"")) return Error{ErrorKind::kCorrupt, "trees that are not JSON", ""};
+  // The library chooses a reader by the first bytes: that of JSON, since those of its binary formats trust lengths that
+  // they read.
+  const std::string trees = HONE_TRY(CheckTrees(bytes, width));
   auto booster = std::shared_ptr<Booster>(new Booster);
   HONE_XGB(XGBoosterCreate(nullptr, 0, &booster->handle_));
   auto corrupt = [](Error error) { return Error{ErrorKind::kCorrupt, std::move(error.message), ""}; };
-  if (XGBoosterLoadModelFromBuffer(booster->handle_, bytes.data(), bytes.size()) != 0)
+  if (XGBoosterLoadModelFromBuffer(booster->handle_, trees.data(), trees.size()) != 0)
     return corrupt(XgbError("trees"));
-  bst_ulong features = 0;
-  if (XGBoosterGetNumFeature(booster->handle_, &features) != 0) return corrupt(XgbError("trees"));
-  if (features != width)
-    return Error{ErrorKind::kCorrupt, fmt::format("trees over {} features, wanted {}", features, width), ""};
   HONE_TRY(booster->SetCommon(threads, seed));
   if (Result<void> warmed = booster->Warm(width); !warmed) return corrupt(std::move(warmed).error());
   return BoosterPtr(std::move(booster));

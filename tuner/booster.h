@@ -49,7 +49,7 @@ class Booster {
   // Adds the trees' output of each row to `out`.
   Result<void> Predict(const float* rows, size_t count, size_t width, std::vector<float>& out) const;
 
-  // JSON: of XGBoost's two formats the one whose reader checks what it reads.
+  // JSON: of XGBoost's two formats the one that CheckTrees reads.
   Result<std::string> Save() const;
 
  private:

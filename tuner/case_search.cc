@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,9 +19,10 @@
 namespace hone {
 namespace {
 
-constexpr int kFewestTrials = 8;  // of a case
-constexpr int kFinalRounds = 3;   // among a case's fastest trials
-constexpr int kDuelRounds = 15;   // against what is served
+constexpr int kFewestTrials = 8;  // of a case, and of the outline: fewer tell nothing
+constexpr size_t kVerdicts = static_cast<size_t>(Verdict::kDisturbed) + 1;
+constexpr int kFinalRounds = 3;  // among a case's fastest trials
+constexpr int kDuelRounds = 15;  // against what is served
 constexpr size_t kMostWidths = 3;
 constexpr double kHopelessWidth = 1.3;  // times the best width's cost for a large size, by the model
 constexpr double kHopelessRows = 2;     // times the best cost of one row of the output
@@ -57,68 +60,130 @@ int64_t MiddleOf(const ScheduleCase& scheduled) {
   return hull.hi;
 }
 
+}  // namespace
+
+// What goes on from turn to turn of one search.
+struct CasesMemory {
+  struct OfCase {
+    bool has_begun = false, is_over = false;
+    int trials = 0;                     // that it may make
+    std::chrono::milliseconds time{0};  // that it may take; 0: unlimited
+    SearchState state;
+    SearchResult result;  // so far
+  };
+  std::map<std::pair<int64_t, int64_t>, double> tiles;  // microseconds, as they were timed; 0: they could not be
+  CasesOutline outline;
+  ScheduleCases cases;               // with what was found so far
+  int size = -1;                     // that tells the cases apart
+  std::vector<OfCase> each;          // empty until the outline is drawn
+  SearchResult outlining;            // what that took
+  double start_us = 0, best_us = 0;  // means over the sizes of the cases that are over
+  double elapsed_us = 0;             // in the turns that are over
+};
+
+namespace {
+
 class CaseSearcher {
  public:
   CaseSearcher(const Kernel& kernel, const Target& target, const EvaluatorMaker& make_rig, CostModel* model,
-               const SearchOptions& options, const SearchWatcher& watcher, std::stop_token stop)
+               const SearchOptions& options, const SearchWatcher& watcher, std::stop_token stop, CasesMemory& memory)
       : kernel_(kernel),
         target_(target),
         make_rig_(make_rig),
         model_(model),
         options_(options),
         watcher_(watcher),
-        stop_(std::move(stop)) {}
+        stop_(std::move(stop)),
+        memory_(memory) {}
 
   Result<CasesFound> Run(const std::string& served) {
     const ScheduleCases known = HONE_TRY(ParseScheduleCases(served));
     HONE_TRY(FindCaseSize(kernel_, known));
-    found_.search.verdicts.assign(16, 0);
-    HONE_TRY(Outline(known));
-    measured_ = found_.search.progress.trials;
-    size_ = outline_.size;
-    samples_ = SampleCases(kernel_, size_, found_.cases);
-    found_.is_new.assign(found_.cases.cases.size(), true);
-    for (size_t i = 0; i < found_.cases.cases.size(); ++i)
-      for (const ScheduleCase& old : known.cases)
-        if (old.ranges == found_.cases.cases[i].ranges && old.steps == found_.cases.cases[i].steps)
-          found_.is_new[i] = false;
-    for (size_t i = 0; i < samples_.size() && !IsOver(); ++i) HONE_TRY(RunCase(i));
-    SearchProgress& progress = found_.search.progress;
-    progress.elapsed_s = watch_.Microseconds() / 1e6;
-    found_.search.stopped = stop_.stop_requested() ? "interrupted"
-                            : IsOver()             ? fmt::format("{:.0f} s", progress.elapsed_s)
-                                                   : fmt::format("{} trials", progress.trials);
-    return std::move(found_);
+    if (memory_.each.empty()) HONE_TRY(Outline(known));
+    samples_ = SampleCases(kernel_, memory_.size, memory_.cases);
+    for (size_t index : MostSizesFirst()) {
+      if (IsOver()) break;
+      HONE_TRY(RunCase(index));
+    }
+    const bool is_done = !memory_.each.empty() &&
+                         std::all_of(memory_.each.begin(), memory_.each.end(), [](auto& one) { return one.is_over; });
+    const bool is_over = IsOver();
+    CasesFound found;
+    found.cases = memory_.each.empty() ? known : memory_.cases;
+    for (const ScheduleCase& one : found.cases.cases)
+      found.is_new.push_back(std::none_of(known.cases.begin(), known.cases.end(), [&](const ScheduleCase& old) {
+        return old.ranges == one.ranges && old.steps == one.steps;
+      }));
+    found.search = Sum();
+    memory_.elapsed_us = ElapsedUs();
+    SearchResult& search = found.search;
+    search.stopped = stop_.stop_requested() && !is_done ? "interrupted"
+                     : is_over && !is_done              ? fmt::format("{:.0f} s", search.progress.elapsed_s)
+                     : search.exhausted                 ? "the space is exhausted"
+                                                        : fmt::format("{} trials", search.progress.trials);
+    return found;
   }
 
  private:
+  double ElapsedUs() const { return memory_.elapsed_us + watch_.Microseconds(); }
+
   bool IsOver() const {
     return stop_.stop_requested() ||
-           (options_.time.count() > 0 && watch_.Microseconds() >= static_cast<double>(options_.time.count()) * 1e3);
+           (options_.time.count() > 0 && ElapsedUs() >= static_cast<double>(options_.time.count()) * 1e3);
+  }
+
+  // Of the outline and all cases.
+  SearchResult Sum() const {
+    SearchResult sum = memory_.outlining;
+    sum.verdicts.resize(kVerdicts);
+    sum.exhausted = !memory_.each.empty();
+    for (const CasesMemory::OfCase& one : memory_.each) {
+      sum.progress.trials += one.result.progress.trials;
+      sum.progress.valid += one.result.progress.valid;
+      for (size_t v = 0; v < one.result.verdicts.size(); ++v) sum.verdicts[v] += one.result.verdicts[v];
+      sum.exhausted &= one.result.exhausted;
+    }
+    sum.progress.start_us = memory_.start_us;
+    sum.progress.best_us = memory_.best_us;
+    sum.progress.elapsed_s = ElapsedUs() / 1e6;
+    return sum;
+  }
+
+  // Of the cases; none before they are known.
+  std::vector<size_t> MostSizesFirst() const {
+    std::vector<size_t> order(memory_.each.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return samples_[a].share > samples_[b].share; });
+    return order;
   }
 
   // Which sizes have a schedule of their own: as served, if searched before; else by what register tiles take,
   // measured.
+  // Interrupted, it leaves what it measured.
   Result<void> Outline(const ScheduleCases& known) {
-    outline_ = OutlineCases(kernel_, target_);
-    std::optional<RowCosts> model = ModelRowCosts(kernel_, target_);
+    CasesOutline& outline = memory_.outline;
+    outline = OutlineCases(kernel_, target_);
     const bool was_searched = std::any_of(known.cases.begin(), known.cases.end(),
                                           [](const ScheduleCase& one) { return !one.choices.empty(); });
-    if (model && !was_searched) {
-      RowCosts costs = HONE_TRY(MeasureRows(*model));
-      if (!costs.cost.empty()) outline_ = OutlineBy(kernel_, costs);
-    }
     if (was_searched) {
       // The widths and rows are in the choices; the sizes stay where they are.
-      found_.cases = known;
-      outline_.size = HONE_TRY(FindCaseSize(kernel_, known));
-      outline_.cases.clear();
-      for (const ScheduleCase& one : known.cases) outline_.cases.push_back({one.ranges, ValueOf(one.choices, "rows")});
+      memory_.cases = known;
+      outline.size = HONE_TRY(FindCaseSize(kernel_, known));
+      outline.cases.clear();
+      for (const ScheduleCase& one : known.cases) outline.cases.push_back({one.ranges, ValueOf(one.choices, "rows")});
       for (const ScheduleCase& one : known.cases)
-        if (const int64_t vectors = ValueOf(one.choices, "vectors"); vectors > 0) outline_.vectors = vectors;
-      return {};
+        if (const int64_t vectors = ValueOf(one.choices, "vectors"); vectors > 0) outline.vectors = vectors;
+    } else {
+      if (std::optional<RowCosts> model = ModelRowCosts(kernel_, target_)) {
+        RowCosts costs = HONE_TRY(MeasureRows(*model));
+        if (stop_.stop_requested()) return {};
+        if (!costs.cost.empty()) outline = OutlineBy(kernel_, costs);
+      }
+      memory_.cases = HONE_TRY(SchedulesOf(kernel_, target_, outline, false));
     }
-    found_.cases = HONE_TRY(SchedulesOf(kernel_, target_, outline_, false));
+    memory_.size = outline.size;
+    memory_.each.resize(memory_.cases.cases.size());
     return {};
   }
 
@@ -130,13 +195,15 @@ class CaseSearcher {
   }
 
   // What a row of tiles takes, for each width and number of rows that may be worth it: code for all sizes from that
-  // number on, timed at a multiple of it in the middle. Empty if one row could not be measured.
+  // number on, timed at a multiple of it in the middle. Empty if one row could not be measured, or there are too few
+  // trials for that.
   Result<RowCosts> MeasureRows(const RowCosts& model) {
     const Size& size = kernel_.sizes[static_cast<size_t>(model.size)];
     double best_each = std::numeric_limits<double>::infinity();
     for (auto& [tile, cost] : model.cost) best_each = std::min(best_each, cost / static_cast<double>(tile.second));
     RowCosts costs{model.size, model.vector_axis, {}};
-    int left = std::max(kFewestTrials, options_.trials * 2 / 5);
+    int left = options_.trials * 2 / 5;
+    if (left < kFewestTrials) left = 0;
     // Wide tiles of many rows first: what matters most is measured, however few trials there are.
     for (int64_t vectors : WidthsOf(model, best_each)) {
       for (auto& [tile, cost] : model.cost) {
@@ -151,10 +218,8 @@ class CaseSearcher {
           continue;
         }
         --left;
-        Result<double> us = TimeTile(model, tile, lo, value);
-        if (!us && (us.error().kind == ErrorKind::kUnavailable || us.error().kind == ErrorKind::kInternal))
-          return std::move(us).error();
-        if (us) costs.cost[tile] = *us / static_cast<double>(value / rows);
+        const double us = HONE_TRY(TileUs(model, tile, lo, value));
+        if (us > 0) costs.cost[tile] = us / static_cast<double>(value / rows);
       }
     }
     // Those of few rows, by the measured ones of the same width.
@@ -166,9 +231,11 @@ class CaseSearcher {
       cost = ratio * model.cost.at(tile);
     }
     std::erase_if(costs.cost, [](const auto& entry) { return entry.second <= 0; });
-    const bool has_one = std::any_of(costs.cost.begin(), costs.cost.end(),
-                                     [&](const auto& entry) { return entry.first.second <= size.lo; });
-    if (!has_one) costs.cost.clear();
+    // A width has to serve the least size, too.
+    std::set<int64_t> whole;
+    for (auto& [tile, cost] : costs.cost)
+      if (tile.second <= size.lo) whole.insert(tile.first);
+    std::erase_if(costs.cost, [&](const auto& entry) { return !whole.contains(entry.first.first); });
     return costs;
   }
 
@@ -185,6 +252,16 @@ class CaseSearcher {
     std::sort(widths.begin(), widths.end(), [&](int64_t a, int64_t b) { return each[a] < each[b]; });
     if (widths.size() > kMostWidths) widths.resize(kMostWidths);
     return widths;
+  }
+
+  // The same, or 0 if it cannot be timed; measured once. Errors: measuring itself does not work.
+  Result<double> TileUs(const RowCosts& model, std::pair<int64_t, int64_t> tile, int64_t lo, int64_t value) {
+    if (auto known = memory_.tiles.find(tile); known != memory_.tiles.end()) return known->second;
+    Result<double> us = TimeTile(model, tile, lo, value);
+    if (!us && (us.error().kind == ErrorKind::kUnavailable || us.error().kind == ErrorKind::kInternal))
+      return std::move(us).error();
+    if (!stop_.stop_requested()) memory_.tiles[tile] = us.value_or(0);
+    return us.value_or(0);
   }
 
   // Microseconds at one size by tiles of so many vectors and rows, in code for lo and more.
@@ -212,9 +289,10 @@ class CaseSearcher {
     batch.push_back(std::move(candidate));
     std::vector<Trial> trials = HONE_TRY(MeasureBatch(evaluator, std::move(batch), measure, stop_, watcher_.on_trial));
     if (trials.empty()) return Error{ErrorKind::kTimeout, "stopped", ""};
-    SearchProgress& progress = found_.search.progress;
+    SearchProgress& progress = memory_.outlining.progress;
     ++progress.trials;
-    ++found_.search.verdicts[static_cast<size_t>(trials[0].verdict)];
+    memory_.outlining.verdicts.resize(kVerdicts);
+    ++memory_.outlining.verdicts[static_cast<size_t>(trials[0].verdict)];
     if (trials[0].verdict != Verdict::kTimed) return Error{ErrorKind::kRunFailed, trials[0].why, ""};
     ++progress.valid;
     return trials[0].time_us;
@@ -234,82 +312,90 @@ class CaseSearcher {
     return sizes;
   }
 
+  // What a case may cost: its part of what is left for those that have not begun.
+  void Begin(size_t index) {
+    auto weight = [&](size_t i) { return 0.5 / static_cast<double>(samples_.size()) + 0.5 * samples_[i].share; };
+    double weights = 0;
+    int64_t waiting = 0;
+    for (size_t i = 0; i < samples_.size(); ++i)
+      if (!memory_.each[i].has_begun) weights += weight(i), ++waiting;
+    CasesMemory::OfCase& one = memory_.each[index];
+    one.has_begun = true;
+    const int left = std::max(0, options_.trials - Sum().progress.trials);
+    one.trials =
+        waiting == 1 ? left : std::min(left, std::max(kFewestTrials, static_cast<int>(left * weight(index) / weights)));
+    one.is_over = one.trials == 0;
+    if (options_.time.count() > 0)
+      one.time = std::chrono::milliseconds(
+          std::max<int64_t>(1, (options_.time.count() - static_cast<int64_t>(ElapsedUs() / 1e3)) / waiting));
+  }
+
   Result<void> RunCase(size_t index) {
-    ScheduleCase& scheduled = found_.cases.cases[index];
+    CasesMemory::OfCase& one = memory_.each[index];
+    if (!one.has_begun) Begin(index);
+    if (one.is_over) return {};
+    ScheduleCase& scheduled = memory_.cases.cases[index];
     const CaseSample& sample = samples_[index];
-    const std::string text = TextOfCase(kernel_, size_, scheduled);
-    const int64_t rows =
-        index < outline_.cases.size() && outline_.cases[index].rows > 0 ? outline_.cases[index].rows : -1;
+    const std::string text = TextOfCase(kernel_, memory_.size, scheduled);
+    const CasesOutline& outline = memory_.outline;
+    const int64_t rows = index < outline.cases.size() && outline.cases[index].rows > 0 ? outline.cases[index].rows : -1;
     Space space = HONE_TRY(
-        Space::Open(text, target_, [this, rows](const Choice& choice) { return Pinned(outline_, rows, choice); }));
+        Space::Open(text, target_, [&outline, rows](const Choice& choice) { return Pinned(outline, rows, choice); }));
     std::unique_ptr<Evaluator> base = HONE_TRY(make_rig_(text));
-    EvaluatorAtSizes evaluator(*base, SizesInCase(sample.sizes, scheduled, size_));
+    EvaluatorAtSizes evaluator(*base, SizesInCase(sample.sizes, scheduled, memory_.size));
 
     SearchOptions options = options_;
-    const double count = static_cast<double>(samples_.size());
-    const int left = std::max(0, options_.trials - measured_);
-    options.trials = std::max(kFewestTrials, static_cast<int>(left * (0.5 / count + 0.5 * sample.share)));
+    options.trials = one.trials;
+    options.time = one.time;
     options.group += index;
     options.seed += index;
-    if (options.time.count() > 0)
-      options.time = std::chrono::milliseconds(
-          std::max<int64_t>(1, (options_.time.count() - static_cast<int64_t>(watch_.Microseconds() / 1e3)) /
-                                   static_cast<int64_t>(samples_.size() - index)));
     options.known.clear();
     options.seeds.clear();  // they are of the whole kernel
     if (!scheduled.choices.empty()) options.known.push_back(scheduled.choices);
     SearchWatcher watcher = watcher_;
-    const SearchProgress before = found_.search.progress;
     watcher.on_round = [&](const SearchProgress& now) {
+      one.result.progress = now;
       if (!watcher_.on_round) return;
-      SearchProgress all = before;
-      all.trials += now.trials;
-      all.valid += now.valid;
-      all.elapsed_s = watch_.Microseconds() / 1e6;
+      SearchProgress all = Sum().progress;
       all.start_us = now.start_us;
       all.best_us = now.best_us;
       watcher_.on_round(all);
     };
-    SearchResult result = HONE_TRY(Search(space, evaluator, model_, options, watcher, stop_));
-    SearchProgress& progress = found_.search.progress;
-    progress.trials += result.progress.trials;
-    progress.valid += result.progress.valid;
-    for (size_t v = 0; v < result.verdicts.size() && v < found_.search.verdicts.size(); ++v)
-      found_.search.verdicts[v] += result.verdicts[v];
-    if (result.top.empty() || stop_.stop_requested()) return {};
-    return Duel(index, evaluator, result, sample.share);
+    one.result = HONE_TRY(Search(space, evaluator, model_, options, watcher, stop_, &one.state));
+    if (stop_.stop_requested()) return {};
+    one.is_over = one.result.top.empty() || HONE_TRY(Duel(index, evaluator, one.result, sample.share));
+    if (one.is_over) one.state = {};
+    return {};
   }
 
-  // The fastest trial against what is served.
-  Result<void> Duel(size_t index, Evaluator& evaluator, const SearchResult& result, double share) {
-    ScheduleCase& scheduled = found_.cases.cases[index];
+  // The fastest trial against what is served. False if it was interrupted.
+  Result<bool> Duel(size_t index, Evaluator& evaluator, const SearchResult& result, double share) {
+    ScheduleCase& scheduled = memory_.cases.cases[index];
     BuiltArtifact old_code = HONE_TRY(evaluator.Build(PrintSchedule(scheduled.steps)));
     std::vector<BuiltArtifact> codes;
     std::vector<const SealedMemfd*> files;
     for (const Trial& trial : result.top) codes.push_back(HONE_TRY(evaluator.Build(trial.candidate.schedule)));
     for (const BuiltArtifact& code : codes) files.push_back(&code.object);
     const size_t first = Fastest(evaluator, files, options_.workers, kFinalRounds, stop_).value_or(0);
-    SearchProgress& progress = found_.search.progress;
     if (codes[first].digest == old_code.digest) {
-      progress.start_us += share * result.top[first].time_us;
-      progress.best_us += share * result.top[first].time_us;
-      return {};
+      memory_.start_us += share * result.top[first].time_us;
+      memory_.best_us += share * result.top[first].time_us;
+      return true;
     }
     Result<HeadToHead> compared =
         Compare(evaluator, old_code.object, codes[first].object, options_.workers, kDuelRounds, stop_);
     // A machine that is not quiet enough keeps what it has.
     if (!compared && (compared.error().kind == ErrorKind::kBusy || compared.error().kind == ErrorKind::kTimeout))
-      return {};
+      return !stop_.stop_requested();
     HeadToHead duel = HONE_TRY(std::move(compared));
     const bool is_better = duel.low > 1;
-    progress.start_us += share * duel.old_us;
-    progress.best_us += share * (is_better ? duel.new_us : duel.old_us);
-    if (!is_better) return {};
+    memory_.start_us += share * duel.old_us;
+    memory_.best_us += share * (is_better ? duel.new_us : duel.old_us);
+    if (!is_better) return true;
     const Candidate& best = result.top[first].candidate;
     scheduled.steps = HONE_TRY(ParseSchedule(best.schedule));
     scheduled.choices = PrintChoices(best.choices);
-    found_.is_new[index] = true;
-    return {};
+    return true;
   }
 
   const Kernel& kernel_;
@@ -319,11 +405,8 @@ class CaseSearcher {
   const SearchOptions& options_;
   const SearchWatcher& watcher_;
   const std::stop_token stop_;
-  CasesOutline outline_;
+  CasesMemory& memory_;
   Stopwatch watch_;
-  CasesFound found_;
-  int size_ = -1;
-  int measured_ = 0;  // trials spent on the outline
   std::vector<CaseSample> samples_;
 };
 
@@ -365,8 +448,11 @@ std::vector<CaseSample> SampleCases(const Kernel& kernel, int size, const Schedu
 
 Result<CasesFound> SearchCases(const Kernel& kernel, const Target& target, const std::string& served,
                                const EvaluatorMaker& make_rig, CostModel* model, const SearchOptions& options,
-                               const SearchWatcher& watcher, std::stop_token stop) {
-  return CaseSearcher(kernel, target, make_rig, model, options, watcher, std::move(stop)).Run(served);
+                               const SearchWatcher& watcher, std::stop_token stop, CasesState* state) {
+  CasesState own;
+  std::shared_ptr<CasesMemory>& memory = state != nullptr ? state->memory : own.memory;
+  if (!memory) memory = std::make_shared<CasesMemory>();
+  return CaseSearcher(kernel, target, make_rig, model, options, watcher, std::move(stop), *memory).Run(served);
 }
 
 }  // namespace hone

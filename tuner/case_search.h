@@ -47,14 +47,20 @@ struct CasesFound {
   SearchResult search;       // of all together; times are means over the sizes, `top` is empty
 };
 
+// What an interrupted search has measured, found and still to do. Empty before it begins. Not thread-safe.
+struct CasesState {
+  std::shared_ptr<struct CasesMemory> memory;
+};
+
 using EvaluatorMaker = std::function<Result<std::unique_ptr<Evaluator>>(const std::string& kernel)>;
 
-// `served`: the schedule's text that is served now. options.trials are shared out among the cases; options.known and
+// `served`: the schedule's text that is served now. options.trials are shared out among the measuring of register tiles
+// and the cases, those for most sizes first; a case that is left without keeps what it has. options.known and
 // options.seeds, of the whole kernel, play no part. A case changes only if its new schedule is faster beyond the noise,
 // in turns with the old one. All cases go on reading one packed copy of a constant. Errors as Search; what was found
-// before one is lost.
+// before one is in `state`, which is as Search's, or lost.
 Result<CasesFound> SearchCases(const Kernel& kernel, const Target& target, const std::string& served,
                                const EvaluatorMaker& make_rig, CostModel* model, const SearchOptions& options,
-                               const SearchWatcher& watcher, std::stop_token stop);
+                               const SearchWatcher& watcher, std::stop_token stop, CasesState* state = nullptr);
 
 }  // namespace hone

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -63,6 +64,7 @@ struct SearchResult {
   SearchProgress progress;
   std::vector<Trial> top;  // the fastest, fastest first; one that is first by luck is found out by measuring again
   std::string stopped;     // why: "256 trials", "no better one in 128 trials", "interrupted" …
+  bool exhausted = false;  // nothing is left to try
   SearchCosts costs;
   std::vector<int> verdicts;  // trials by Verdict
 };
@@ -72,9 +74,16 @@ struct SearchWatcher {
   std::function<void(const SearchProgress&)> on_round;
 };
 
+// What an interrupted search has seen, thought of and measured. Empty before it begins. Not thread-safe.
+struct SearchState {
+  std::shared_ptr<struct SearchMemory> memory;
+};
+
 // `model` may be nullptr where the strategy needs none. kUnavailable …: measuring does not work any more; what was
 // found until then was told to the watcher.
+// `state`: of the same search, which was interrupted: it goes on there, with what it would have tried in one go, as far
+// as times and the model are the same. Limits and results are those of all its turns together.
 Result<SearchResult> Search(const Space& space, Evaluator& evaluator, CostModel* model, const SearchOptions& options,
-                            const SearchWatcher& watcher, std::stop_token stop);
+                            const SearchWatcher& watcher, std::stop_token stop, SearchState* state = nullptr);
 
 }  // namespace hone

@@ -48,6 +48,8 @@ struct Admin {
   // Drops a kernel's code from memory; called in the loop's thread before the change is acknowledged.
   std::function<void(const Fingerprint&)> forget;
 
+  // The kernel is gone, or stays as it is: nothing better is to be searched. From any thread; empty: nothing ever is.
+  std::function<void(const Fingerprint&)> end_search{};
   // Kernels that a bundle brought are stored; empty: nothing is done before somebody asks for them.
   std::function<void(const std::vector<Imported>&)> get_ready{};
   // What idle time is used for: the gate's words, and the kernel that is refined now. Empty: for nothing.

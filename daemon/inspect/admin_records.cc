@@ -193,6 +193,7 @@ Result<EditReply> AnswerEdit(Admin& admin, const EditRequest& request) {
   } else {
     HONE_TRY(admin.cache.Pin(fingerprint, request.action == EditAction::kPin));
   }
+  if (request.action != EditAction::kUnpin && admin.end_search) admin.end_search(fingerprint);
   admin.loop.Post([&admin, fingerprint] { admin.forget(fingerprint); });  // before the reply, which is posted later
   return EditReply{fingerprint.Hex()};
 }

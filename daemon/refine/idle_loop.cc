@@ -366,12 +366,13 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   // Another seed each turn, or the same candidates would come again.
   options.seed = static_cast<uint64_t>(task.trials) + 1;
   if (!progress.best.empty()) options.known = {progress.best};
-  Result<Tuning::Outcome> outcome = tuning_.Refine(ask, options, *pools, {}, stop, std::nullopt);
+  Tuning::Unfinished slice{.created = record->created, .search = {}, .cases = {}};
+  Result<Tuning::Outcome> outcome = tuning_.Refine(ask, options, *pools, {}, stop, std::nullopt, &slice);
   progress.last_turn = turn_;
   progress.refitted = progress.refit_for;
   task.is_doubtful = false;
   if (!outcome) {
-    if (stop.stop_requested()) return {};
+    if (stop.stop_requested() || outcome.error().kind == ErrorKind::kNotFound) return {};  // removed: not the next time
     progress.stale += kSlice;  // what cannot be measured does not keep the others from their turn
     return outcome.error();
   }
@@ -383,9 +384,12 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   if (outcome->ratio > 0) task.time_us = outcome->served_us / outcome->ratio;
   progress.last_gain = std::max(0.0, outcome->ratio - 1);
   progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
-  if (trials < kSlice && !stop.stop_requested()) progress.stale = kRefined;  // the space is exhausted
-  return cache_.PutNote(record->key, kNote, fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won),
-                        Durability::kSoon);
+  if (outcome->search.exhausted) progress.stale = kRefined;
+  Result<void> noted =
+      cache_.PutNote(record->key, kNote, fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won),
+                     Durability::kSoon, record->created);
+  if (!noted && noted.error().kind == ErrorKind::kNotFound) return {};  // removed meanwhile
+  return noted;
 }
 
 }  // namespace hone

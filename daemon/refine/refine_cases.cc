@@ -34,7 +34,7 @@ TimeOptions ForTheRecord(int workers) {
 Result<Tuning::Outcome> Tuning::RefineCases(const LookUpResult& found, const Record& served,
                                             const SearchOptions& options, WorkerPools& pools,
                                             const SearchWatcher& watcher, std::stop_token stop,
-                                            const std::optional<std::stop_token>& keep_until) {
+                                            const std::optional<std::stop_token>& keep_until, CasesState* state) {
   const ResolvedKernel& identity = found.identity;
   const Kernel kernel = HONE_TRY(ParseKernel(identity.key.canonical));
   Outcome outcome;
@@ -43,24 +43,29 @@ Result<Tuning::Outcome> Tuning::RefineCases(const LookUpResult& found, const Rec
   CasesFound cases = HONE_TRY(SearchCases(
       kernel, identity.target, served.schedule,
       [&](const std::string& text) { return pools.MakeEvaluator(text, identity.target); },
-      model_.ToTeach(identity.target.kind(), stop_.get_token()), options, watcher, stop));
+      model_.ToTeach(identity.target.kind(), stop_.get_token()), options, watcher, stop, state));
   outcome.search = std::move(cases.search);
   const bool is_better = std::find(cases.is_new.begin(), cases.is_new.end(), true) != cases.is_new.end();
   const bool in_time = !stop_.stop_requested() && (keep_until || !stop.stop_requested());
   if (!is_better || !in_time) return outcome;
+  const std::optional<CacheHit> there = HONE_TRY(cache_.Lookup(identity.key, Counting::kNot));
+  if (!there || there->record.pinned) {  // before all is checked for nothing
+    outcome.search.stopped += "; it was removed or pinned meanwhile";
+    return outcome;
+  }
   const std::stop_token until = keep_until.value_or(stop);
   Result<void> promoted = PromoteCases(found, served, kernel, cases, pools, until, keep_until.has_value(), outcome);
   if (!promoted && !until.stop_requested()) return promoted.error();
   return outcome;
 }
 
-Result<void> Tuning::PromoteCases(const LookUpResult& found, Record record, const Kernel& kernel,
+Result<void> Tuning::PromoteCases(const LookUpResult& found, const Record& before, const Kernel& kernel,
                                   const CasesFound& cases, WorkerPools& pools, std::stop_token stop, bool by_request,
                                   Outcome& outcome) {
   const ResolvedKernel& identity = found.identity;
   const std::string schedule = PrintScheduleCases(cases.cases);
   std::unique_ptr<Evaluator> evaluator = HONE_TRY(pools.MakeEvaluator(identity.key.canonical, identity.target));
-  BuiltArtifact old_code = HONE_TRY(evaluator->Build(record.schedule));
+  BuiltArtifact old_code = HONE_TRY(evaluator->Build(before.schedule));
   BuiltArtifact new_code = HONE_TRY(evaluator->Build(schedule));
   if (old_code.digest == new_code.digest) return {};
   CheckOptions check;
@@ -94,6 +99,7 @@ Result<void> Tuning::PromoteCases(const LookUpResult& found, Record record, cons
   if (log_ratio <= std::sqrt(noise)) return {};
   const double ratio = std::exp(log_ratio);
   const RunTiming timing = HONE_TRY(evaluator->Time(new_code.object, ForTheRecord(identity.key.threads)));
+  Record record = before;
   record.schedule = schedule;
   record.check = {report.max_rel_err, report.samples, report.full};
   auto ns = [](double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); };
@@ -104,7 +110,7 @@ Result<void> Tuning::PromoteCases(const LookUpResult& found, Record record, cons
                            .statistic = TimeStatistic::kMedian,
                            .threads = identity.key.threads,
                            .repeats = timing.samples};
-  return StoreRefined(found, std::move(record), new_code, ratio, by_request, outcome);
+  return StoreRefined(found, before, std::move(record), new_code, ratio, by_request, outcome);
 }
 
 }  // namespace hone

@@ -43,19 +43,25 @@ CostModel* SharedModel::ToTeach(std::string_view kind, std::stop_token stop) {
   return taught->second.model.get();
 }
 
+Result<std::unique_ptr<CostModel>> SharedModel::Stored(std::string_view kind) const {
+  const std::optional<std::string> saved = HONE_TRY(cache_.GetModel(std::string(kind)));
+  if (saved) return LoadXgbModel(*saved);
+  return Error{ErrorKind::kNotFound,
+               "there is no cost model yet: it learns from searches; `hone tune` some kernels, or leave the machine "
+               "idle for a while",
+               "model"};
+}
+
 SharedModel::Taught SharedModel::Load(std::string_view kind, std::stop_token stop) {
   Taught taught;
   std::shared_ptr<CostModel>& model = taught.model;
   bool is_of_no_use = false;
-  Result<std::optional<std::string>> saved = cache_.GetModel(std::string(kind));
-  if (saved && *saved) {
-    Result<std::unique_ptr<CostModel>> loaded = LoadXgbModel(**saved);
-    if (loaded) {
-      model = *std::move(loaded);
-    } else {
-      LogWarn("model_left_out", {{"why", loaded.error().Text()}});
-      is_of_no_use = true;
-    }
+  Result<std::unique_ptr<CostModel>> loaded = Stored(kind);
+  if (loaded) {
+    model = *std::move(loaded);
+  } else if (loaded.error().kind != ErrorKind::kNotFound) {
+    LogWarn("model_left_out", {{"why", loaded.error().Text()}});
+    is_of_no_use = true;
   }
   const bool is_new = !model;
   if (is_new) model = MakeXgbModel();
@@ -116,14 +122,8 @@ Result<std::shared_ptr<const CostModel>> SharedModel::ToAsk(std::string_view kin
   MutexLock lock(mutex_);
   std::shared_ptr<const CostModel>& asked = asked_[std::string(kind)];
   if (!asked) {
-    std::optional<std::string> saved = HONE_TRY(cache_.GetModel(std::string(kind)));
-    if (!saved)
-      return Error{
-          ErrorKind::kNotFound,
-          "there is no cost model yet: it learns from searches; `hone tune` some kernels, or leave the machine "
-          "idle for a while",
-          "model"};
-    Result<std::unique_ptr<CostModel>> loaded = LoadXgbModel(*saved);
+    Result<std::unique_ptr<CostModel>> loaded = Stored(kind);
+    if (!loaded && loaded.error().kind == ErrorKind::kNotFound) return std::move(loaded).error();
     if (!loaded)
       return Error{ErrorKind::kNotFound,
                    fmt::format("the stored cost model is of no use: {}; the next search (`hone tune`) trains another",

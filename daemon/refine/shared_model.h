@@ -41,6 +41,7 @@ class SharedModel {
     size_t learn_at = 0;  // samples at which it learns anew
   };
   Taught Load(std::string_view kind, std::stop_token stop);
+  Result<std::unique_ptr<CostModel>> Stored(std::string_view kind) const;  // kNotFound: there is none yet
 
   ScheduleCache& cache_;
   const Devices devices_;

@@ -35,12 +35,44 @@ Result<BuiltArtifact> BuildAgain(Evaluator& evaluator, const std::string& schedu
 
 }  // namespace
 
+// What `now` and EndSearchOf know of the search that runs, until it is over, however it ends.
+class Tuning::Underway {
+ public:
+  Underway(Tuning& tuning, const std::string& kernel, const Fingerprint& fingerprint, bool by_request, int wanted,
+           const std::stop_token& stop)
+      : tuning_(tuning), caller_(stop), with_caller_(stop, [this] { end_.request_stop(); }) {
+    MutexLock lock(tuning_.now_mutex_);
+    tuning_.now_ = {kernel, by_request, wanted, {}};
+    tuning_.searched_ = fingerprint;
+    tuning_.end_search_ = end_;
+  }
+  ~Underway() {
+    MutexLock lock(tuning_.now_mutex_);
+    tuning_.now_ = {};
+  }
+  std::stop_token stop() const { return end_.get_token(); }  // the caller's, or EndSearchOf's
+  bool is_of_no_use() const { return end_.stop_requested() && !caller_.stop_requested(); }
+
+ private:
+  Tuning& tuning_;
+  const std::stop_token caller_;
+  std::stop_source end_;
+  std::stop_callback<std::function<void()>> with_caller_;
+};
+
 Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions options, WorkerPools& pools,
-                                       const SearchWatcher& watcher, std::stop_token stop,
-                                       std::optional<std::stop_token> keep_until) {
+                                       const SearchWatcher& watcher, std::stop_token asked_to_stop,
+                                       std::optional<std::stop_token> keep_until, Unfinished* unfinished) {
   MutexLock turn(turn_);
   LookUpResult found = HONE_TRY(path_.LookUp(ask, Counting::kNot));
   const ResolvedKernel& identity = found.identity;
+  if (unfinished != nullptr && unfinished->created) {
+    std::optional<CacheHit> there = HONE_TRY(cache_.Lookup(identity.key, Counting::kNot));
+    if (!there || there->record.created != *unfinished->created)
+      return Error{ErrorKind::kNotFound, "it was removed meanwhile", identity.label};
+  }
+  Underway underway(*this, ask.kernel, identity.key.fingerprint, keep_until.has_value(), options.trials, asked_to_stop);
+  const std::stop_token stop = underway.stop();
   if (!IsChecked(identity.target))
     return Error{ErrorKind::kUnsupported, "there is no such device here to measure on", identity.key.target};
   // What is served until then: what is found is compared with it.
@@ -51,6 +83,7 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
     return Error{ErrorKind::kUnsupported, "pinned, so it stays as it is; `hone unpin` it to have it refined",
                  identity.label};
   }
+  if (unfinished != nullptr) unfinished->created = served->record.created;
 
   const bool is_dynamic = !IsStatic(HONE_TRY(ParseKernel(identity.key.canonical)));
   if (options.seed == 0) options.seed = ++searches_;
@@ -84,20 +117,9 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
     // At once: what dies now costs the trial in hand. A log that cannot be written costs the next daemon some
     // knowledge, and nobody an answer.
     const TrialRecord record = RecordOf(trial);
-    (void)cache_.AppendTrials(identity.key, std::span(&record, 1));
+    (void)cache_.AppendTrials(identity.key, std::span(&record, 1), served->record.created);
     if (watcher.on_trial) watcher.on_trial(trial);
   };
-  {
-    MutexLock lock(now_mutex_);
-    now_ = {ask.kernel, keep_until.has_value(), options.trials, {}};
-  }
-  struct Over {  // however it ends
-    Tuning& tuning;
-    ~Over() {
-      MutexLock lock(tuning.now_mutex_);
-      tuning.now_ = {};
-    }
-  } over{*this};
   counted.on_round = [&](const SearchProgress& progress) {
     {
       MutexLock lock(now_mutex_);
@@ -106,7 +128,8 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
     if (watcher.on_round) watcher.on_round(progress);
   };
   if (is_dynamic) {
-    Outcome outcome = HONE_TRY(RefineCases(found, served->record, options, pools, counted, stop, keep_until));
+    CasesState* state = unfinished != nullptr ? &unfinished->cases : nullptr;
+    Outcome outcome = HONE_TRY(RefineCases(found, served->record, options, pools, counted, stop, keep_until, state));
     if (!stop.stop_requested()) model_.LearnAnew(identity.target.kind());
     return outcome;
   }
@@ -115,9 +138,14 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
   Outcome outcome;
   outcome.fingerprint = identity.key.fingerprint;
   outcome.origin = served->record.origin;
-  outcome.search = HONE_TRY(hone::Search(space, *evaluator, model_.ToTeach(identity.target.kind(), stop_.get_token()),
-                                         options, counted, stop));
+  outcome.search =
+      HONE_TRY(hone::Search(space, *evaluator, model_.ToTeach(identity.target.kind(), stop_.get_token()), options,
+                            counted, stop, unfinished != nullptr ? &unfinished->search : nullptr));
   if (!stop.stop_requested()) model_.LearnAnew(identity.target.kind());  // who stops a search does not wait for that
+  if (underway.is_of_no_use()) {
+    outcome.search.stopped = "it was removed or pinned meanwhile";
+    return outcome;
+  }
   bool in_time = !stop_.stop_requested() && (keep_until || !stop.stop_requested());
   if (!outcome.search.top.empty() && in_time) {
     if (stop.stop_requested()) outcome.search.top.resize(1);  // there is no time to choose among the best
@@ -132,15 +160,25 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
   return outcome;
 }
 
+void Tuning::EndSearchOf(const Fingerprint& kernel) {
+  std::stop_source end;
+  {
+    MutexLock lock(now_mutex_);
+    if (now_.kernel.empty() || searched_ != kernel) return;
+    end = end_search_;
+  }
+  end.request_stop();  // without the lock: what stops has work to do
+}
+
 Tuning::Now Tuning::now() const {
   MutexLock lock(now_mutex_);
   return now_;
 }
 
-Result<void> Tuning::Promote(const LookUpResult& found, Record record, Evaluator& evaluator, std::stop_token stop,
-                             bool by_request, Outcome& outcome) {
+Result<void> Tuning::Promote(const LookUpResult& found, const Record& before, Evaluator& evaluator,
+                             std::stop_token stop, bool by_request, Outcome& outcome) {
   const ResolvedKernel& identity = found.identity;
-  BuiltArtifact old_code = HONE_TRY(BuildAgain(evaluator, record.schedule));
+  BuiltArtifact old_code = HONE_TRY(BuildAgain(evaluator, before.schedule));
   std::vector<BuiltArtifact> codes;
   std::vector<const SealedMemfd*> files;
   for (const Trial& trial : outcome.search.top)
@@ -171,6 +209,7 @@ Result<void> Tuning::Promote(const LookUpResult& found, Record record, Evaluator
   outcome.served_us = duel.old_us;
   if (duel.low <= 1) return {};
 
+  Record record = before;
   record.schedule = WithChoices(best.candidate.schedule, PrintChoices(best.candidate.choices));
   record.check = {report.max_rel_err, report.samples, report.full};
   record.expected.reset();
@@ -180,14 +219,13 @@ Result<void> Tuning::Promote(const LookUpResult& found, Record record, Evaluator
                            .statistic = TimeStatistic::kMedian,
                            .threads = identity.key.threads,
                            .repeats = kRounds};
-  return StoreRefined(found, std::move(record), new_code, duel.ratio, by_request, outcome);
+  return StoreRefined(found, before, std::move(record), new_code, duel.ratio, by_request, outcome);
 }
 
-Result<void> Tuning::StoreRefined(const LookUpResult& found, Record record, const BuiltArtifact& new_code, double ratio,
-                                  bool by_request, Outcome& outcome) {
+Result<void> Tuning::StoreRefined(const LookUpResult& found, const Record& before, Record record,
+                                  const BuiltArtifact& new_code, double ratio, bool by_request, Outcome& outcome) {
   const ResolvedKernel& identity = found.identity;
   outcome.ratio = ratio;
-  const Origin before = record.origin;
   outcome.origin = record.origin = Origin::kTuned;
   record.source.reset();
   record.key = identity.key;
@@ -197,13 +235,16 @@ Result<void> Tuning::StoreRefined(const LookUpResult& found, Record record, cons
   record.artifact_digest = digest;
   record.artifact_bytes = new_code.object.size();
   ReadOnlyMapping bytes = HONE_TRY(new_code.object.Map());
-  Result<void> stored = cache_.Put(
-      {.record = record, .class_text = identity.class_text, .artifact = bytes.bytes(), .spares_pinned = true},
-      Durability::kSynced);
-  if (!stored && stored.error().kind == ErrorKind::kUnsupported) {
+  Result<void> stored = cache_.Put({.record = record,
+                                    .class_text = identity.class_text,
+                                    .artifact = bytes.bytes(),
+                                    .spares_pinned = true,
+                                    .replaces = StateOf(before)},
+                                   Durability::kSynced);
+  if (!stored && (stored.error().kind == ErrorKind::kUnsupported || stored.error().kind == ErrorKind::kNotFound)) {
     outcome.ratio = 0;
-    outcome.origin = before;
-    outcome.search.stopped += "; it was pinned meanwhile, so it stays as it was";
+    outcome.origin = before.origin;
+    outcome.search.stopped += "; what it found is not kept: " + stored.error().message;
     return {};
   }
   if (!stored) {
@@ -214,7 +255,7 @@ Result<void> Tuning::StoreRefined(const LookUpResult& found, Record record, cons
     outcome.search.stopped += "; what it found is served, and not on disk yet: " + stored.error().message;
   }
   ++metrics_.refined;
-  NoteTuningGain(cache_, record, before == Origin::kTuned, ratio, !by_request);
+  NoteTuningGain(cache_, record, before.origin == Origin::kTuned, ratio, !by_request);
   loop_.Post([this, record = std::move(record)] { on_better_(record); });
   return {};
 }

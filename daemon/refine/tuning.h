@@ -63,6 +63,9 @@ class Tuning : public Searcher {
   };
   Now now() const;
 
+  // How long a search goes on while another client's waits. Before anything is asked.
+  void SetTurn(std::chrono::milliseconds turn) { turn_time_ = turn; }
+
   // How long the processes of searches stay when there is nothing to search.
   void SetPoolsIdle(std::chrono::milliseconds idle) { pools_idle_ = idle; }
 
@@ -78,10 +81,21 @@ class Tuning : public Searcher {
     Origin origin = Origin::kDefault;
     Fingerprint fingerprint;
   };
+  // A search that may be stopped and go on later. If the record that it is about has gone meanwhile: kNotFound.
+  struct Unfinished {
+    std::optional<WallTime> created;  // of the record; nullopt: whatever there is, compiled if need be
+    SearchState search;
+    CasesState cases;
+  };
   Result<Outcome> Refine(const KernelRequest& ask, SearchOptions options, WorkerPools& pools,
-                         const SearchWatcher& watcher, std::stop_token stop, std::optional<std::stop_token> keep_until);
+                         const SearchWatcher& watcher, std::stop_token stop, std::optional<std::stop_token> keep_until,
+                         Unfinished* unfinished = nullptr);
+
+  // The kernel was removed, or is to stay as it is: its search ends if it runs, and keeps nothing. From any thread.
+  void EndSearchOf(const Fingerprint& kernel);
 
  private:
+  class Underway;
   // daemon/refine/tuning_queue.cc: who asks for searches, and whose turn it is.
   struct Task;
   using TaskPtr = std::shared_ptr<Task>;
@@ -96,18 +110,20 @@ class Tuning : public Searcher {
   void CloseIdleWorkerPools(uint64_t uses);
   void ShutWorkerPoolsDown();
 
-  Result<void> Promote(const LookUpResult& found, Record record, Evaluator& evaluator, std::stop_token stop,
+  Result<void> Promote(const LookUpResult& found, const Record& before, Evaluator& evaluator, std::stop_token stop,
                        bool by_request, Outcome& outcome);
 
   // Keeps it, has it served from now on, and tells. REQUIRES: the record's schedule, check and time are new_code's.
-  Result<void> StoreRefined(const LookUpResult& found, Record record, const BuiltArtifact& new_code, double ratio,
-                            bool by_request, Outcome& outcome);
+  // `before`: what is served. If that is gone, pinned or another by now, nothing changes.
+  Result<void> StoreRefined(const LookUpResult& found, const Record& before, Record record,
+                            const BuiltArtifact& new_code, double ratio, bool by_request, Outcome& outcome);
   // daemon/refine/refine_cases.cc: the same for kernels with dynamic sizes.
   Result<Outcome> RefineCases(const LookUpResult& found, const Record& served, const SearchOptions& options,
                               WorkerPools& pools, const SearchWatcher& watcher, std::stop_token stop,
-                              const std::optional<std::stop_token>& keep_until) HONE_REQUIRES(turn_);
-  Result<void> PromoteCases(const LookUpResult& found, Record record, const Kernel& kernel, const CasesFound& cases,
-                            WorkerPools& pools, std::stop_token stop, bool by_request, Outcome& outcome);
+                              const std::optional<std::stop_token>& keep_until, CasesState* state) HONE_REQUIRES(turn_);
+  Result<void> PromoteCases(const LookUpResult& found, const Record& before, const Kernel& kernel,
+                            const CasesFound& cases, WorkerPools& pools, std::stop_token stop, bool by_request,
+                            Outcome& outcome);
 
   EventLoop& loop_;
   ScheduleCache& cache_;
@@ -123,9 +139,12 @@ class Tuning : public Searcher {
 
   mutable Mutex now_mutex_;
   Now now_ HONE_GUARDED_BY(now_mutex_);
+  Fingerprint searched_ HONE_GUARDED_BY(now_mutex_);         // whose search runs …
+  std::stop_source end_search_ HONE_GUARDED_BY(now_mutex_);  // … and what ends it
   std::atomic<uint64_t> searches_{0};
   std::stop_source stop_;
 
+  std::chrono::milliseconds turn_time_ = std::chrono::seconds(5);
   std::chrono::milliseconds pools_idle_ = std::chrono::seconds(30);
   Mutex pools_mutex_;
   std::shared_ptr<WorkerPools> pools_ HONE_GUARDED_BY(pools_mutex_);

@@ -16,9 +16,8 @@ constexpr FairQueue::Limits kQueueLimits{64, size_t{16} << 20};
 constexpr uint32_t kRetryMs = 1000;
 constexpr uint32_t kMostTrials = 100'000;
 constexpr uint32_t kDefaultTrials = 256;
-constexpr std::chrono::milliseconds kLongestSearch = std::chrono::hours(7 * 24);
+constexpr std::chrono::microseconds kLongestSearch = std::chrono::hours(7 * 24);
 constexpr int kPatience = 128;  // trials without a better one, where nobody said how many to make
-constexpr std::chrono::milliseconds kTurn{5'000};
 // A search that is stopped compares what it found with what is served for so long; when it has not ended by then, its
 // processes are killed.
 constexpr std::chrono::milliseconds kComparing{1'500}, kGrace{3'000};
@@ -31,12 +30,11 @@ struct Tuning::Task {
   Id id = 0;
   ClientId client;
   KernelRequest ask;
-  SearchOptions options;  // what is left to do
-  int wanted = 0;         // trials, of all turns
-  SearchProgress before;  // of the turns that are over …
-  double served_us = 0;   // … what was served before the first that found something, …
+  SearchOptions options;  // of all turns together, as everything here
+  Unfinished unfinished;  // of the queue's thread alone
+  double served_us = 0;   // what was served before the first turn that found something, …
   double ratio = 0;       // … and how much better it has become; 0: nothing was found
-  Outcome last;           // of the last of them
+  Outcome last;           // of the last turn that is over
   PeerPtr peer;           // who asked by TuneRequest and still listens; nullptr: `done` is called. The loop's alone
   uint64_t request_id = 0;
   std::function<void()> done;
@@ -46,23 +44,13 @@ struct Tuning::Task {
   std::atomic<bool> in_turn{false};
 
   Mutex mutex;
-  SearchProgress now HONE_GUARDED_BY(mutex);  // of the turn that runs, or was the last
+  SearchProgress now HONE_GUARDED_BY(mutex);
 
-  SearchProgress Sum(const SearchProgress& turn) const {
-    SearchProgress sum = turn;
-    sum.trials += before.trials;
-    sum.valid += before.valid;
-    sum.elapsed_s += before.elapsed_s;
-    if (before.start_us > 0) sum.start_us = before.start_us;
-    if (before.best_us > 0) sum.best_us = turn.best_us > 0 ? std::min(before.best_us, turn.best_us) : before.best_us;
-    return sum;
-  }
-  TuneReply Reply(const SearchProgress& turn) const {
-    const SearchProgress progress = Sum(turn);
+  TuneReply Reply(const SearchProgress& progress) const {
     TuneReply reply;
     reply.trials = static_cast<uint32_t>(progress.trials);
     reply.valid = static_cast<uint32_t>(progress.valid);
-    reply.wanted = static_cast<uint32_t>(wanted);
+    reply.wanted = static_cast<uint32_t>(options.trials);
     reply.elapsed_s = progress.elapsed_s;
     reply.start_us = progress.start_us;
     reply.best_us = progress.best_us;
@@ -96,12 +84,11 @@ void Tuning::Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest&
   auto task = std::make_shared<Task>();
   task->client = peer->client();
   task->ask = {request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u)), std::move(on)};
-  task->wanted = static_cast<int>(request.trials > 0 ? std::min(request.trials, kMostTrials) : kDefaultTrials);
-  task->options.trials = task->wanted;
+  task->options.trials = static_cast<int>(request.trials > 0 ? std::min(request.trials, kMostTrials) : kDefaultTrials);
   task->options.patience = request.trials > 0 ? 0 : kPatience;
-  task->options.time =
-      std::min(kLongestSearch,
-               std::chrono::milliseconds(std::min<uint64_t>(request.time_us / 1000, uint64_t{7} * 24 * 3600 * 1000)));
+  // Rounded up: none is no limit.
+  const std::chrono::microseconds time(std::min<uint64_t>(request.time_us, kLongestSearch.count()));
+  task->options.time = std::chrono::ceil<std::chrono::milliseconds>(time);
   task->options.seed = request.seed;
   task->peer = peer;
   task->request_id = request_id;
@@ -119,7 +106,7 @@ Searcher::Id Tuning::Search(const KernelRequest& ask, std::chrono::milliseconds 
   auto task = std::make_shared<Task>();
   task->client = client;
   task->ask = ask;
-  task->wanted = task->options.trials = kMostTrials;
+  task->options.trials = kMostTrials;
   task->options.patience = kPatience;
   task->options.time = time;
   task->done = std::move(done);
@@ -147,7 +134,10 @@ bool Tuning::Stop(const Peer& peer, uint64_t request_id) {
   const TaskPtr task = found->second;
   task->given_up.request_stop();
   if (!queue_.Withdraw(task->job)) return true;  // its turn ends
-  task->last.search.progress = {};
+  {
+    MutexLock lock(task->mutex);
+    task->last.search.progress = task->now;
+  }
   task->last.search.stopped = "interrupted";
   Finish(task, task->last);
   return true;
@@ -166,7 +156,7 @@ bool Tuning::Push(const TaskPtr& task) {
   FairQueue::Job job;
   job.client = task->client;
   job.bytes = task->ask.kernel.size();
-  job.slice = kTurn;
+  job.slice = turn_time_;
   job.run = [this, task](const std::stop_token& turn) { RunTurn(task, turn); };
   job.drop = [this, self = self_, task] {
     loop_.Post([self, task] {
@@ -220,10 +210,6 @@ void Tuning::RunTurn(const TaskPtr& task, const std::stop_token& turn) {
 
 Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const std::stop_token& stop,
                                              const std::stop_token& keep_until) {
-  {
-    MutexLock lock(task.mutex);
-    task.now = {};
-  }
   std::shared_ptr<WorkerPools> pools = HONE_TRY(TakeWorkerPools(task.ask.on));
   SearchWatcher watcher;
   watcher.on_round = [&](const SearchProgress& progress) {
@@ -237,7 +223,7 @@ Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const std::stop_token& 
       if (*self) (*self)->TellRound(id, std::move(body));
     });
   };
-  return Refine(task.ask, task.options, *pools, watcher, stop, keep_until);
+  return Refine(task.ask, task.options, *pools, watcher, stop, keep_until, &task.unfinished);
 }
 
 void Tuning::TellRound(Id id, std::string body) {
@@ -259,28 +245,26 @@ void Tuning::OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_d
       (void)(*self)->queue_.Push(std::move(close));
     });
   }
-  SearchProgress turn;
+  SearchProgress progress;
   {
     MutexLock lock(task->mutex);
-    turn = task->now;
+    if (outcome) task->now = outcome->search.progress;
+    progress = task->now;
   }
-  if (outcome) turn = outcome->search.progress;
   if (outcome && outcome->ratio > 0) {
     if (task->served_us == 0) task->served_us = outcome->served_us;
     task->ratio = (task->ratio > 0 ? task->ratio : 1) * outcome->ratio;
   }
   const bool is_wanted = (task->peer || task->done) && !task->given_up.stop_requested();
-  const auto spent = std::chrono::milliseconds(static_cast<int64_t>(turn.elapsed_s * 1000));
+  const auto spent = std::chrono::milliseconds(static_cast<int64_t>(progress.elapsed_s * 1000));
   const bool has_time = task->options.time.count() == 0 || task->options.time > spent;
-  if (was_displaced && is_wanted && turn.trials < task->options.trials && has_time) {
-    task->before = task->Sum(turn);
+  const bool is_over =
+      outcome ? !outcome->search.stopped.starts_with("interrupted") : progress.trials >= task->options.trials;
+  if (was_displaced && is_wanted && !is_over && has_time) {
     if (outcome) task->last = *outcome;
-    task->options.trials -= turn.trials;
-    if (task->options.time.count() > 0) task->options.time -= spent;
     ++metrics_.displaced;
     if (Push(task)) return;
   }
-  if (outcome) outcome->search.progress = turn;
   Finish(task, outcome);
 }
 

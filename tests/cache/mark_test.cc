@@ -192,5 +192,45 @@ TEST_F(MarkTest, WithoutAPlaceForTheKeyCodeIsGoodUntilTheEnd) {
   EXPECT_FALSE(IsCurrent(*Open(Cache()), 1));
 }
 
+// As a cost model is stored, in a cache that is closed.
+std::string StoredModel(const std::string& cache, const std::string& name) {
+  RocksOptions options;
+  options.path = cache + "/db";
+  std::unique_ptr<Store> store = *OpenRocksStore(options);
+  return store->Get(Family::kModels, name)->value_or("");
+}
+void PlantModel(const std::string& cache, const std::string& name, const std::string& value) {
+  RocksOptions options;
+  options.path = cache + "/db";
+  std::unique_ptr<Store> store = *OpenRocksStore(options);
+  StoreBatch batch;
+  batch.Put(Family::kModels, name, value);
+  ASSERT_TRUE(store->Write(batch, SyncMode::kSync).has_value());
+}
+
+TEST_F(MarkTest, AModelThatWasPlantedIsNotRead) {
+  PlantModel(Cache(), "cpu", Seal(ValueType::kModel, 2, "trees"));
+  EXPECT_EQ(Open(Cache())->GetModel("cpu").error().kind, ErrorKind::kInvalid);
+  // One that this cache makes takes its place.
+  ASSERT_TRUE(Open(Cache())->PutModel("cpu", "other trees").has_value());
+  EXPECT_EQ(Open(Cache())->GetModel("cpu").value(), "other trees");
+}
+
+TEST_F(MarkTest, AModelIsReadByItsOwnCacheAndNameAlone) {
+  ASSERT_TRUE(Open(Cache())->PutModel("cpu", "trees").has_value());
+  const std::string stored = StoredModel(Cache(), "cpu");
+  PlantModel(Cache(), "gpu", stored);
+  EXPECT_EQ(Open(Cache())->GetModel("gpu").error().kind, ErrorKind::kInvalid);
+  std::string changed(Unseal(ValueType::kMarked, 1, stored).value());
+  changed.replace(changed.find("trees"), 5, "weeds");
+  PlantModel(Cache(), "cpu", Seal(ValueType::kMarked, 1, changed));
+  EXPECT_FALSE(Open(Cache())->GetModel("cpu").has_value());
+  PlantModel(Cache(), "cpu", stored);
+  EXPECT_EQ(Open(Cache())->GetModel("cpu").value(), "trees");
+  const std::string elsewhere = directory_ / "elsewhere";
+  fs::copy(Cache(), elsewhere, fs::copy_options::recursive);
+  EXPECT_EQ(Open(elsewhere)->GetModel("cpu").error().kind, ErrorKind::kInvalid);
+}
+
 }  // namespace
 }  // namespace hone

@@ -352,6 +352,44 @@ TEST(ScheduleCache, InMemoryWithoutADirectory) {
   EXPECT_FALSE((*cache)->Lookup(SampleKey(1))->has_value());
 }
 
+TEST_F(ScheduleCacheTest, WhatReplacesARecordThatChangedOrWentChangesNothing) {
+  PutWithArtifact(1);
+  NewRecord better = SampleEntry(1);
+  better.record.schedule = "split t2.i 14\n";
+  better.replaces = StateOf(Lookup(SampleKey(1))->record);
+  NewRecord other = SampleEntry(1);
+  other.record.schedule = "split t2.i 7\n";
+  ASSERT_TRUE(cache_->Put(other, Durability::kSynced).has_value());
+  EXPECT_EQ(cache_->Put(better, Durability::kSynced).error().kind, ErrorKind::kUnsupported);
+  EXPECT_EQ(Lookup(SampleKey(1))->record.schedule, other.record.schedule);
+  better.replaces = StateOf(Lookup(SampleKey(1))->record);
+  ASSERT_TRUE(cache_->Put(better, Durability::kSynced).has_value());
+  EXPECT_EQ(Lookup(SampleKey(1))->record.schedule, better.record.schedule);
+  better.replaces = StateOf(Lookup(SampleKey(1))->record);
+  ASSERT_TRUE(cache_->Remove(SampleKey(1).fingerprint).has_value());
+  EXPECT_EQ(cache_->Put(better, Durability::kSynced).error().kind, ErrorKind::kNotFound);
+  EXPECT_FALSE(Lookup(SampleKey(1)).has_value());
+}
+
+TEST_F(ScheduleCacheTest, NotesAndTrialsAboutARecordThatWentAreNotKept) {
+  PutWithArtifact(1);
+  const CacheKey key = SampleKey(1);
+  const WallTime created = Lookup(key)->record.created;
+  const std::vector<TrialRecord> trials(1);
+  EXPECT_TRUE(cache_->PutNote(key, "won", "1.5", Durability::kSoon, created).has_value());
+  EXPECT_TRUE(cache_->AppendTrials(key, trials, created).has_value());
+  const WallTime another = created + std::chrono::seconds(1);
+  EXPECT_EQ(cache_->PutNote(key, "won", "2", Durability::kSoon, another).error().kind, ErrorKind::kNotFound);
+  ASSERT_TRUE(cache_->Remove(key.fingerprint).has_value());
+  EXPECT_EQ(cache_->PutNote(key, "won", "2", Durability::kSoon, created).error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(cache_->AppendTrials(key, trials, created).error().kind, ErrorKind::kNotFound);
+  EXPECT_FALSE(cache_->GetNote(key, "won")->has_value());
+  EXPECT_TRUE(cache_->ForEachTrial(key, [](const TrialRecord&) {
+    ADD_FAILURE() << "a trial of what was removed";
+    return true;
+  }));
+}
+
 TEST_F(ScheduleCacheTest, MetaValuesRoundTrip) {
   EXPECT_FALSE(cache_->GetMeta("peak")->has_value());
   ASSERT_TRUE(cache_->PutMeta("peak", std::string("\0\1 285", 6), Durability::kSynced).has_value());

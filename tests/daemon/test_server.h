@@ -221,6 +221,7 @@ class TestServer {
       tuning = std::make_unique<Tuning>(
           loop_.loop, *cache, [] { return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>()); },
           *path, *model_, metrics, [this](const Record& record) { OnBetter(record); });
+      admin_->end_search = [this](const Fingerprint& fingerprint) { tuning->EndSearchOf(fingerprint); };
       misses->SetSearcher(tuning.get());
       attached = std::make_unique<AttachedDevices>(loop_.loop, pools, devices);
       notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);

@@ -209,6 +209,7 @@ TEST(Search, EndsWhenTheSpaceDoes) {
       Search(*space, evaluator, nullptr, {.trials = 5000, .strategy = Strategy::kRandom}, {}, {});
   ASSERT_TRUE(result) << result.error().Text();
   EXPECT_EQ(result->stopped, "the space is exhausted");
+  EXPECT_TRUE(result->exhausted);
 }
 
 TEST(Search, KnownChoicesAreTriedFirst) {

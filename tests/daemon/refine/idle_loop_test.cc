@@ -116,6 +116,20 @@ TEST_F(IdleLoopTest, AFailureCostsALittleTime) {
   loop_->Close();
 }
 
+// A slice's trials are shared out among the cases of a range of sizes; that these were fewer than a slice, or none,
+// is no sign that there is nothing left to try.
+TEST_F(IdleLoopTest, ARangeOfSizesIsRefinedForMoreThanASlice) {
+  GetRequest request;
+  request.target = "scripted:0";
+  ASSERT_TRUE(server_.Get("matmul(M=1..7,N=16,K=16)", request));
+  Start();
+  EXPECT_TRUE(TestServer::Eventually([&] {
+    const IdleLoop::Plan plan = loop_->plan();
+    return !plan.tasks.empty() && plan.tasks[0].trials >= 128;
+  }));
+  loop_->Close();
+}
+
 TEST_F(IdleLoopTest, WordsThatMeanAnotherKernelNowAreNotSearched) {
   ASSERT_TRUE(server_.Get("matmul(M=4,N=4,K=4)"));
   Record record = Records().at(0);
