@@ -298,12 +298,12 @@ class SearchFaults(harness.HoneTest):
         rng = random.Random(6)
         self.wait_until(lambda: self.stat("trials") > 5)
         begun, kills = time.monotonic(), 0
-        while time.monotonic() - begun < 4:
+        while time.monotonic() - begun < 4 or self.stat("trials") <= 10:  # among them, too, however slow the machine
+            self.assertLess(time.monotonic() - begun, 60)
             kills += self.kill_children(daemon, rng)
             time.sleep(rng.uniform(0.05, 0.3))
         self.assertGreater(kills, 5)
         before = self.stat("trials")
-        self.assertGreater(before, 10)
         self.wait_until(lambda: self.stat("trials") > before + 20, limit=10)  # it goes on at once
         self.assertIsNone(daemon.process.poll())
         self.assert_served("add(M=3,N=33)")
