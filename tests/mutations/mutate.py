@@ -153,6 +153,10 @@ LOCKS = [
          "flags | O_CLOEXEC | O_NONBLOCK, 0600", "client_tests", "DiskCacheTest.LinksAreNotFollowed"),
     Lock("links in a cache", "cache/trust.cc", "if (S_ISLNK(info.st_mode)) return refuse(", "if (false) return refuse(",
          "cache_tests", "Trust.*"),
+    Lock("model's mark", "cache/trial_log.cc", "if (mark != MarkOfModel(name, sealed, key))", "if (false)",
+         "cache_tests", "MarkTest.*"),
+    Lock("what a search began from", "cache/schedule_cache.cc", "if (!old || old->created != entry.replaces->created)", "if (false)",
+         "cache_tests", "ScheduleCacheTest.WhatReplaces*"),
     Lock("mark of checked code", "cache/cache_impl.h", "return record.artifact_digest && IsMarkedBy(record, key_);",
          "return record.artifact_digest.has_value();", "cache_tests", "MarkTest.*"),
     # What stays.
