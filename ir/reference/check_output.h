@@ -26,8 +26,8 @@ inline constexpr int64_t kInputPeriod = int64_t{509} * 4096;
 // Fills one operand (a position in Kernel::operands, an input) with values made from the seed. `data` is the operand,
 // or its first kInputPeriod bytes. Floats in [-1, 1], with some zeros, ones and small values; near ±1 where the kernel
 // multiplies them up (prod), lest every product vanish, and smaller where bytes are made of them
-// (ir/reference/input_scale.h). Integers that index are just beyond the range they are clamped
-// to. The same seed gives the same data on every machine.
+// (ir/reference/input_scale.h). Integers that index are just beyond the range they are clamped to. The same seed gives
+// the same data on every machine.
 void FillInput(const Kernel& kernel, int operand, uint64_t seed, std::span<std::byte> data);
 
 // A seed of the kernel's own, so that a check can be repeated: a hash of its printed form.
