@@ -76,10 +76,11 @@ FairQueue::Load FairQueue::LoadOf(const ClientId& client, Clock::time_point now)
   return load;
 }
 
-std::map<ClientId, FairQueue::Client>::iterator FairQueue::LeastServed(Clock::time_point now) {
+std::map<ClientId, FairQueue::Client>::iterator FairQueue::LeastServed(Clock::time_point now, const ClientId* except) {
   auto least = clients_.end();
   Load least_load;
   for (auto entry = clients_.begin(); entry != clients_.end(); ++entry) {
+    if (except != nullptr && entry->first == *except) continue;
     if (FirstToRun(entry->second) == entry->second.waiting.end()) continue;
     const Load load = LoadOf(entry->first, now);
     // Among equals, who has waited longest.
@@ -286,21 +287,20 @@ std::optional<FairQueue::Clock::time_point> FairQueue::Displace() {
   std::optional<Clock::time_point> again;
   if (where_.empty() || running_.size() < thread_count_) return again;
   const Clock::time_point now = Clock::now();
-  auto next = LeastServed(now);
-  if (next == clients_.end()) return again;
   size_t stopping = 0;
   for (const Running& running : running_) stopping += running.stop.stop_requested() ? 1 : 0;
-  const Load load = LoadOf(next->first, now);
   for (Running& running : running_) {
     if (running.stop.stop_requested() || stopping >= where_.size()) continue;
+    auto next = LeastServed(now, running.is_abandoned ? nullptr : &running.client);
+    if (next == clients_.end()) continue;
     if (!running.is_abandoned) {
-      if (running.slice == kWhole || running.client == next->first) continue;
+      if (running.slice == kWhole) continue;
       const Clock::time_point over = running.begun + running.slice;
       if (now < over) {
         again = again ? std::min(*again, over) : over;
         continue;
       }
-      if (LoadOf(running.client, now) <= load) {  // until it has had more
+      if (LoadOf(running.client, now) <= LoadOf(next->first, now)) {  // until it has had more
         again = now + std::chrono::milliseconds(10);
         continue;
       }

@@ -99,8 +99,9 @@ class FairQueue {
   std::deque<Item>::iterator FirstToRun(Client& client) HONE_REQUIRES(mutex_);
   std::optional<Item> TakeNext(bool& is_abandoned) HONE_REQUIRES(mutex_);
   Load LoadOf(const ClientId& client, Clock::time_point now) const HONE_REQUIRES(mutex_);
-  // Of the clients with something that may run now; end(): there is none.
-  std::map<ClientId, Client>::iterator LeastServed(Clock::time_point now) HONE_REQUIRES(mutex_);
+  // Of the clients with something that may run now, but for that one; end(): there is none.
+  std::map<ClientId, Client>::iterator LeastServed(Clock::time_point now, const ClientId* except = nullptr)
+      HONE_REQUIRES(mutex_);
   Item Extract(Client& client, std::deque<Item>::iterator item) HONE_REQUIRES(mutex_);
   bool MakeRoom(const Job& job, std::vector<Item>& dropped) HONE_REQUIRES(mutex_);
   std::optional<Clock::time_point> Displace() HONE_REQUIRES(mutex_);

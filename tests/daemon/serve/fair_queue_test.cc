@@ -143,6 +143,22 @@ TEST(FairQueue, WhatHadItsSliceMakesRoomForOthersOnly) {
   EXPECT_LT(FairQueue::Clock::now() - pushed, std::chrono::seconds(10));
 }
 
+TEST(FairQueue, MoreOfTheSameClientDoesNotHideThatAnotherWaits) {
+  Log log;
+  FairQueue queue(1, "test", {});
+  // Bob has been served more than Ann when her work begins, and less after a while.
+  queue.Push(log.Job(kBob, "earlier", milliseconds(200)));
+  ASSERT_TRUE(log.Await(1));
+  queue.Push(log.Endless(kAnn, "long", milliseconds(20)));
+  ASSERT_TRUE(log.AwaitRunning(1));
+  queue.Push(log.Job(kAnn, "next"));
+  queue.Push(log.Job(kBob, "short"));
+  EXPECT_TRUE(log.Await(3));
+  log.go = true;
+  ASSERT_TRUE(log.Await(4));
+  EXPECT_EQ(log.ran(), (Strings{"earlier", "long stopped", "short", "next"}));
+}
+
 TEST(FairQueue, WhatHasNotHadItsSliceGoesOn) {
   Log log;
   FairQueue queue(1, "test", {});
