@@ -24,11 +24,6 @@ bool SameIdentity(const CacheKey& a, const CacheKey& b) {
   return a.canonical == b.canonical && a.target == b.target && a.threads == b.threads;
 }
 
-// Whether both texts mean the same, be they of any age.
-bool SameSchedule(const std::string& a, const std::string& b) {
-  return a == b || InWordsOfToday(a) == InWordsOfToday(b);
-}
-
 Error NoSuchKernel(const Fingerprint& fingerprint) {
   return Error{ErrorKind::kNotFound, fmt::format("no record of kernel {}; see `hone ls`", fingerprint.Hex()), ""};
 }
@@ -200,15 +195,7 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
     if (found && SameIdentity(found->record.key, record.key) && durability == Durability::kSoon) return {};
   }
   const Record* old = found && SameIdentity(found->record.key, record.key) ? &found->record : nullptr;
-  if (old && old->pinned && entry.spares_pinned) {
-    return Error{ErrorKind::kUnsupported, "the record is pinned", record.label};
-  }
-  if (entry.replaces) {
-    if (!old || old->created != entry.replaces->created)
-      return Error{ErrorKind::kNotFound, "the record was removed meanwhile", record.label};
-    if (!SameSchedule(old->schedule, entry.replaces->schedule))
-      return Error{ErrorKind::kUnsupported, "another schedule took its place meanwhile", record.label};
-  }
+  if (entry.admits) HONE_TRY(entry.admits(old));
   record.updated = options_.clock->WallNow();
   if (old)
     record.created = old->created;
@@ -220,7 +207,7 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
     record.artifact_digest = Hash256(*entry.artifact);
     record.artifact_bytes = entry.artifact->size();
     batch.Put(Family::kArtifacts, key, Seal(ValueType::kArtifact, kArtifactVersion, AsText(*entry.artifact)));
-  } else if (old && SameSchedule(old->schedule, record.schedule) && old->key.code == record.key.code) {
+  } else if (old && IsSameSchedule(old->schedule, record.schedule) && old->key.code == record.key.code) {
     record.artifact_digest = old->artifact_digest;
     record.artifact_bytes = old->artifact_bytes;
     check = CheckOf(*old);

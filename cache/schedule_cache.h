@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "cache/admission.h"
 #include "cache/record.h"
 #include "cache/store.h"
 #include "cache/trial.h"
@@ -69,21 +70,12 @@ enum class ArtifactCheck : uint8_t {
   kHere,     // checked on this machine by this user: it may be served
 };
 
-// What a record is when somebody begins to work on a better one.
-struct RecordState {
-  WallTime created{};
-  std::string schedule;
-};
-inline RecordState StateOf(const Record& record) { return {record.created, record.schedule}; }
-
 struct NewRecord {
   Record record;
   std::string class_text;                              // Canonical::class_text
   std::optional<std::span<const std::byte>> artifact;  // nullopt: the record keeps the artifact it has, if it is the
                                                        // same schedule under the same code key; else it has none
-  bool spares_pinned = false;                          // kUnsupported, and nothing changes, if there is a pinned record
-  std::optional<RecordState> replaces{};               // kNotFound, and nothing changes, if the record is gone;
-                                                       // kUnsupported if it is not in that state any more
+  Admission admits{};                                  // nullptr: all
   ArtifactCheck check = ArtifactCheck::kHere;          // of `artifact`
 };
 

@@ -73,7 +73,7 @@ std::string WhyKept(const Record& there, const Record& incoming) {
   if (there.origin != Origin::kImported)
     return RankOf(incoming.source->origin) > 0 ? "" : "it was made here, and this one was not tuned either";
   if (!there.source) return "";
-  const bool is_same = InWordsOfToday(there.schedule) == InWordsOfToday(incoming.schedule);
+  const bool is_same = IsSameSchedule(there.schedule, incoming.schedule);
   if (is_same && (there.artifact_digest || !incoming.artifact_digest) && (there.source->key || !incoming.source->key))
     return "it is the same";
   if (there.source->key && !incoming.source->key) return "it came from a trusted key, and this one did not";
@@ -164,22 +164,17 @@ Result<ImportRow> BundleImport::Take(const BundleEntry& entry, Durability durabi
     }
     if (!code) record.artifact_digest.reset();
   }
-  std::optional<CacheHit> there = HONE_TRY(cache_->Lookup(record.key, Counting::kNot));
-  if (there) {
-    row.why = WhyKept(there->record, record);
-    row.fate = row.why.empty() ? "replaced" : "kept";
-    if (!row.why.empty()) return row;
-  }
   NewRecord stored{record, entry.class_text, std::nullopt};
   if (code) stored.artifact = *code;
   stored.check = ArtifactCheck::kTrusted;
-  stored.spares_pinned = true;
+  stored.admits = [&](const Record* there) -> Result<void> {
+    if (there == nullptr) return {};
+    row.why = WhyKept(*there, record);
+    row.fate = row.why.empty() ? "replaced" : "kept";
+    return row.why.empty() ? Result<void>() : Error{ErrorKind::kUnsupported, row.why, record.label};
+  };
   Result<void> put = cache_->Put(stored, durability);
-  if (!put && put.error().kind == ErrorKind::kUnsupported) {
-    row.fate = "kept";
-    row.why = "it is pinned";
-    return row;
-  }
+  if (!put && row.fate == "kept") return row;
   HONE_TRY(std::move(put));
   artifacts_ += code ? 1 : 0;
   const auto time = record.measured ? record.measured->time : record.expected.value_or(std::chrono::nanoseconds(0));

@@ -238,8 +238,7 @@ Result<void> Tuning::StoreRefined(const LookUpResult& found, const Record& befor
   Result<void> stored = cache_.Put({.record = record,
                                     .class_text = identity.class_text,
                                     .artifact = bytes.bytes(),
-                                    .spares_pinned = true,
-                                    .replaces = StateOf(before)},
+                                    .admits = IfStill(StateOf(before))},
                                    Durability::kSynced);
   if (!stored && (stored.error().kind == ErrorKind::kUnsupported || stored.error().kind == ErrorKind::kNotFound)) {
     outcome.ratio = 0;

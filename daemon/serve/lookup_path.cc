@@ -121,6 +121,7 @@ Result<LookUpResult> LookupPath::LookUp(const KernelRequest& ask, Counting count
   }
   if (hit && !found.code) {
     found.is_to_check = hit->artifact_to_check;
+    found.there = StateOf(hit->record);
     found.known = std::move(hit->record);
   }
   steps.Done("lookup", metrics_.lookup);
@@ -145,13 +146,23 @@ Result<Compiled> LookupPath::CheckImported(const LookUpResult& found, const Comp
   Record record = *found.known;
   record.check = {report.max_rel_err, report.samples, report.full};
   NoteTime(report, identity.key.threads, record);
-  if (Result<void> stored = cache_.Put({record, identity.class_text, *artifact}, Durability::kSoon); !stored)
-    LogError("store_failed", {{"why", stored.error().Text()}});
+  Store(found, record, *artifact);
   ++metrics_.imported_checked;
   Compiled compiled;
   compiled.code = MakeCode(identity, record, std::move(object), EncodeManifest(manifest));
   compiled.was_here = true;
   return compiled;
+}
+
+void LookupPath::Store(const LookUpResult& found, const Record& record, std::span<const std::byte> artifact) {
+  NewRecord entry{record, found.identity.class_text, artifact};
+  entry.admits = IfStill(found.there);
+  Result<void> stored = cache_.Put(entry, Durability::kSoon);
+  if (stored) return;
+  if (stored.error().kind == ErrorKind::kUnsupported || stored.error().kind == ErrorKind::kNotFound)
+    LogInfo("not_stored", {{"kernel", found.identity.name}, {"why", stored.error().Text()}});
+  else
+    LogError("store_failed", {{"why", stored.error().Text()}});
 }
 
 HotCodePtr LookupPath::MakeCode(const ResolvedKernel& identity, const Record& record, SealedMemfd artifact,

@@ -50,9 +50,10 @@ struct ResolvedKernel {
 
 struct LookUpResult {
   ResolvedKernel identity;
-  HotCodePtr code;              // nullptr: it has to be compiled …
-  std::optional<Record> known;  // … with this record's schedule, if there is one
-  bool is_to_check = false;     // … or its code, which came in a bundle of a trusted key, only checked
+  HotCodePtr code;                   // nullptr: it has to be compiled …
+  std::optional<Record> known;       // … with this record's schedule, if there is one
+  bool is_to_check = false;          // … or its code, which came in a bundle of a trusted key, only checked
+  std::optional<RecordState> there;  // the record, whatever becomes of `known`: what is compiled takes its place alone
   std::vector<StepTime> steps;
 };
 
@@ -108,6 +109,9 @@ class LookupPath {
     if (options.pools != nullptr) return *options.pools;
     return identity.on ? *identity.on->pools : pools_;
   }
+  // Keeps what was compiled or checked, unless the record became another one meanwhile. What cannot be kept is served
+  // all the same: it is logged.
+  void Store(const LookUpResult& found, const Record& record, std::span<const std::byte> artifact);
   HotCodePtr MakeCode(const ResolvedKernel& identity, const Record& record, SealedMemfd artifact, std::string manifest);
   // How sure it is that a record's schedule suits its kernel: 0 … 1.
   virtual double ConfidenceIn(const Record& record) const { return record.origin == Origin::kTuned ? 1 : 0; }

@@ -179,10 +179,7 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   ReadOnlyMapping bytes = HONE_TRY(built.object.Map());
   // A pinned record stays as it is, even when what it names cannot be built any more.
   const bool replaces_pinned = record.pinned && schedule.empty();
-  Result<void> stored;
-  if (!replaces_pinned) stored = cache_.Put({record, identity.class_text, bytes.bytes()}, Durability::kSoon);
-  // Code that cannot be kept is served all the same.
-  if (!stored) LogError("store_failed", {{"why", stored.error().Text()}});
+  if (!replaces_pinned) Store(found, record, bytes.bytes());
   steps.Done("store", metrics_.store);
 
   Compiled compiled;

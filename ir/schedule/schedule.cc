@@ -52,6 +52,8 @@ std::string InWordsOfToday(std::string_view text) {
   return today;
 }
 
+bool IsSameSchedule(std::string_view a, std::string_view b) { return a == b || InWordsOfToday(a) == InWordsOfToday(b); }
+
 Result<Schedule> ParseSchedule(std::string_view text, int first_line) {
   if (text.size() > kMaxText)
     return Error{ErrorKind::kLimit, fmt::format("{} bytes of schedule, at most {} are allowed", text.size(), kMaxText),

@@ -219,6 +219,8 @@ std::string PrintSchedule(const Schedule& schedule);  // a line per step
 // A schedule's text with its steps as PrintSchedule writes them. Comments, headers of cases and what is no step stay as
 // they are. Two texts that differ here alone mean the same.
 std::string InWordsOfToday(std::string_view text);
+// Whether two texts, of any age, mean the same schedule.
+bool IsSameSchedule(std::string_view a, std::string_view b);
 
 // kInvalid with where = "schedule:LINE:COLUMN"; `first_line`: the number of the text's first line.
 Result<Schedule> ParseSchedule(std::string_view text, int first_line = 1);

@@ -106,11 +106,11 @@ TEST_F(ScheduleCacheTest, CollisionOfFingerprintsIsAMiss) {
   EXPECT_TRUE(Lookup(SampleKey(1)).has_value());
 }
 
-TEST_F(ScheduleCacheTest, AWriterThatSparesPinnedRecordsChangesNothing) {
+TEST_F(ScheduleCacheTest, WhatWasPinnedMeanwhileStays) {
   PutWithArtifact(1);
   NewRecord better = SampleEntry(1);
   better.record.schedule = "split t2.i 14\n";
-  better.spares_pinned = true;
+  better.admits = IfStill(StateOf(Lookup(SampleKey(1))->record));
   ASSERT_TRUE(cache_->Pin(SampleKey(1).fingerprint, true).has_value());
   Record pinned = Lookup(SampleKey(1))->record;
   EXPECT_EQ(cache_->Put(better, Durability::kSynced).error().kind, ErrorKind::kUnsupported);
@@ -356,19 +356,29 @@ TEST_F(ScheduleCacheTest, WhatReplacesARecordThatChangedOrWentChangesNothing) {
   PutWithArtifact(1);
   NewRecord better = SampleEntry(1);
   better.record.schedule = "split t2.i 14\n";
-  better.replaces = StateOf(Lookup(SampleKey(1))->record);
+  better.admits = IfStill(StateOf(Lookup(SampleKey(1))->record));
   NewRecord other = SampleEntry(1);
   other.record.schedule = "split t2.i 7\n";
   ASSERT_TRUE(cache_->Put(other, Durability::kSynced).has_value());
   EXPECT_EQ(cache_->Put(better, Durability::kSynced).error().kind, ErrorKind::kUnsupported);
   EXPECT_EQ(Lookup(SampleKey(1))->record.schedule, other.record.schedule);
-  better.replaces = StateOf(Lookup(SampleKey(1))->record);
+  better.admits = IfStill(StateOf(Lookup(SampleKey(1))->record));
   ASSERT_TRUE(cache_->Put(better, Durability::kSynced).has_value());
   EXPECT_EQ(Lookup(SampleKey(1))->record.schedule, better.record.schedule);
-  better.replaces = StateOf(Lookup(SampleKey(1))->record);
+  better.admits = IfStill(StateOf(Lookup(SampleKey(1))->record));
   ASSERT_TRUE(cache_->Remove(SampleKey(1).fingerprint).has_value());
   EXPECT_EQ(cache_->Put(better, Durability::kSynced).error().kind, ErrorKind::kNotFound);
   EXPECT_FALSE(Lookup(SampleKey(1)).has_value());
+}
+
+TEST_F(ScheduleCacheTest, WhatIsForNoRecordDoesNotReplaceOneThatCameMeanwhile) {
+  NewRecord first = SampleEntry(1);
+  first.admits = IfStill(std::nullopt);
+  ASSERT_TRUE(cache_->Put(first, Durability::kSynced).has_value());
+  NewRecord late = first;
+  late.record.schedule = "split t2.i 7\n";
+  EXPECT_EQ(cache_->Put(late, Durability::kSynced).error().kind, ErrorKind::kUnsupported);
+  EXPECT_EQ(Lookup(SampleKey(1))->record.schedule, first.record.schedule);
 }
 
 TEST_F(ScheduleCacheTest, NotesAndTrialsAboutARecordThatWentAreNotKept) {

@@ -63,6 +63,37 @@ TEST(Serving, ACompilationThatIsGivenUpEndsAtOnceAndLeavesNothing) {
   EXPECT_EQ(server.pools.builds, 1);
 }
 
+TEST(Serving, WhatIsCompiledDoesNotReplaceARecordThatCameMeanwhile) {
+  TestServer server;
+  Result<LookUpResult> found = server.path->LookUp({kKernel, "", 0});
+  ASSERT_TRUE(found) << found.error().Text();
+  // A bundle is imported, say.
+  ASSERT_TRUE(server.Get(kKernel));
+  Record better = (*server.cache->Lookup(found->identity.key))->record;
+  better.origin = Origin::kImported;
+  better.schedule = "split y.n 4\n";
+  ASSERT_TRUE(server.cache->Put({.record = better, .class_text = found->identity.class_text, .artifact = {}},
+                                Durability::kSoon));
+  Result<Compiled> compiled = server.path->Compile(*found, {});
+  ASSERT_TRUE(compiled) << compiled.error().Text();
+  EXPECT_EQ((*server.cache->Lookup(found->identity.key))->record.schedule, better.schedule);
+}
+
+TEST(Serving, WhatIsRemovedWhileItIsCompiledStaysRemoved) {
+  TestServer server;
+  ASSERT_TRUE(server.Get(kKernel));
+  const ResolvedKernel identity = *server.path->Identify({kKernel, "", 0});
+  Record record = (*server.cache->Lookup(identity.key))->record;
+  record.schedule = "split y.n 4\n";
+  ASSERT_TRUE(
+      server.cache->Put({.record = record, .class_text = identity.class_text, .artifact = {}}, Durability::kSoon));
+  Result<LookUpResult> found = server.path->LookUp({kKernel, "", 0});
+  ASSERT_TRUE(found && found->known && !found->code);
+  ASSERT_TRUE(server.cache->Remove(identity.key.fingerprint));
+  ASSERT_TRUE(server.path->Compile(*found, {}));
+  EXPECT_FALSE(*server.cache->Lookup(identity.key));
+}
+
 TEST(Serving, CodeComesAsASealedDescriptorThatMatchesItsDigest) {
   TestServer server;
   for (bool hit : {false, true}) {
