@@ -4,12 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
 namespace hone {
 
 struct RefineTask {
-  std::string name;          // kernel, target and threads
   double calls = 0;          // how often it is asked for, at least 1
   double time_us = 0;        // of a call now; 0: not known
   int64_t trials = 0;        // made so far

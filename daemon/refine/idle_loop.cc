@@ -21,27 +21,17 @@ constexpr double kGlanced = 0.02;               // seconds of processor time tha
 constexpr std::chrono::seconds kKept{5};        // that processes wait for idle time to come back
 constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
 constexpr std::chrono::seconds kTryAgain{1};    // after a failure; twice as long after each in a row, up to kLookAgain
-constexpr std::chrono::minutes kLookEvery{5};
-constexpr int kSlice = 64;          // trials before the next kernel is chosen
-constexpr double kBetter = 1.005;   // a ratio that counts as progress
-constexpr double kDoubtful = 0.35;  // confidence below which a guess is looked at first
-
-std::string NameOf(const Record& record) {
-  return fmt::format("{} {} {}", record.key.fingerprint.Hex(), record.key.threads, record.key.target);
-}
-
-// The note that progress is kept in across restarts, so that what was refined yesterday is not searched again.
-constexpr std::string_view kNote = "refined";
+constexpr int kSlice = 64;                      // trials before the next kernel is chosen
 
 }  // namespace
 
 IdleLoop::IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metrics& metrics, const IdleLimits& limits,
                    double share, std::function<Result<std::unique_ptr<WorkerPools>>()> start_pools,
                    const IdleGroup* idle_group)
-    : cache_(cache),
-      path_(path),
+    : path_(path),
       tuning_(tuning),
       metrics_(metrics),
+      tasks_(cache, path.devices()),
       start_pools_(std::move(start_pools)),
       idle_group_(idle_group),
       limits_(limits),
@@ -235,64 +225,6 @@ void IdleLoop::Rest(std::chrono::nanoseconds time, std::stop_token stop) {
   resting_ = false;
 }
 
-Result<void> IdleLoop::LookForTasks() {
-  // A cache of a million kernels takes a while to read: again only when there are others, or counts have changed much.
-  const uint64_t compiled = metrics_.misses;
-  const MonotonicTime now = std::chrono::steady_clock::now();
-  if (!tasks_.empty() && compiled == looked_at_misses_ && now < looked_at_ + kLookEvery) return {};
-  std::vector<Record> records;
-  const Devices& devices = path_.devices();
-  HONE_TRY(cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-    const ServedDevice* device = devices.Find(record.key.target);
-    if (device != nullptr && IsChecked(device->target) && !record.pinned) records.push_back(record);
-    return true;
-  }));
-  tasks_.clear();
-  asks_.clear();
-  for (const Record& record : records) {
-    RefineTask task;
-    task.name = NameOf(record);
-    Progress& known = progress_[task.name];
-    if (known.created != record.created) {  // not seen yet, or removed and asked for again
-      known = Progress();
-      known.created = record.created;
-      Result<std::optional<std::string>> stored = cache_.GetNote(record.key, kNote);
-      long long trials = 0, stale = 0;
-      double won = 1;
-      if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld %lf", &trials, &stale, &won) >= 2)
-        known.trials = trials, known.stale = stale, known.won = won;
-    }
-    KernelUse use = HONE_TRY(cache_.UseOf(record.key.fingerprint));
-    task.calls = static_cast<double>(use.calls);
-    if (record.measured)
-      task.time_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
-    else if (record.expected)
-      task.time_us = std::chrono::duration<double, std::micro>(*record.expected).count();
-    task.is_doubtful = IsDoubtful(record, known);
-    tasks_.push_back(std::move(task));
-    asks_.push_back({record.key.fingerprint, {record.request, record.key.target, record.key.threads}});
-  }
-  looked_at_misses_ = compiled;
-  looked_at_ = now;
-  return {};
-}
-
-// A guess that nobody has looked at and that may be far off; or one from a donor that has become better since, which is
-// fitted anew.
-bool IdleLoop::IsDoubtful(const Record& record, Progress& progress) {
-  if (record.origin == Origin::kTuned && !record.donor) return false;
-  const Transfers* transfers = tuning_.transfers();
-  std::optional<WallTime> changed = transfers != nullptr ? transfers->DonorChanged(record) : std::nullopt;
-  if (changed && *changed > std::max(record.updated, progress.refitted)) {
-    progress.refit_for = *changed;
-    progress.stale = 0;
-    return true;
-  }
-  if (record.origin == Origin::kTuned || progress.trials > 0) return false;
-  std::optional<TransferProvenance> provenance = ProvenanceOf(cache_, record.key);
-  return provenance && provenance->confidence < kDoubtful;
-}
-
 Result<std::shared_ptr<WorkerPools>> IdleLoop::StartedWorkerPools(std::stop_token stop) {
   {
     MutexLock lock(mutex_);
@@ -309,51 +241,20 @@ Result<std::shared_ptr<WorkerPools>> IdleLoop::StartedWorkerPools(std::stop_toke
   return started;
 }
 
-void IdleLoop::PublishPlan() {
-  Plan plan;
-  plan.refinable = tasks_.size();
-  for (size_t i = 0; i < tasks_.size(); ++i) {
-    const RefineTask& task = tasks_[i];
-    const bool is_refined = task.stale >= kRefined;
-    plan.waiting += is_refined ? 0 : 1;
-    plan.tasks.push_back({asks_[i].second.kernel, task.calls, task.time_us, is_refined ? 0 : ExpectedGain(task),
-                          static_cast<uint64_t>(task.trials), progress_[task.name].won, is_refined});
-  }
-  std::sort(plan.tasks.begin(), plan.tasks.end(), [](const TopTask& a, const TopTask& b) {
-    return a.expected_us != b.expected_us ? a.expected_us > b.expected_us : a.kernel < b.kernel;
-  });
-  if (plan.tasks.size() > 100) plan.tasks.resize(100);
-  MutexLock lock(mutex_);
-  plan_ = std::move(plan);
-}
-
 Result<void> IdleLoop::RefineOne(std::stop_token stop) {
-  HONE_TRY(LookForTasks());
-  for (RefineTask& task : tasks_) {
-    const Progress& progress = progress_[task.name];
-    task.trials = progress.trials;
-    task.stale = progress.stale;
-    task.last_gain = progress.last_gain;
-    task.last_turn = progress.last_turn;
+  HONE_TRY(tasks_.Look(metrics_.misses, tuning_.transfers()));
+  Plan plan = tasks_.MakePlan();
+  {
+    MutexLock lock(mutex_);
+    plan_ = std::move(plan);
   }
-  PublishPlan();
-  std::optional<size_t> next = NextTask(tasks_, ++turn_);
-  if (!next) return Error{ErrorKind::kNotFound, "everything is refined", ""};
-  RefineTask& task = tasks_[*next];
-  const auto& [fingerprint, ask] = asks_[*next];
-  Progress& progress = progress_[task.name];
-  // It may have been removed or pinned since.
-  std::vector<Record> records = HONE_TRY(cache_.RecordsOf(fingerprint));
-  auto record = std::find_if(records.begin(), records.end(),
-                             [&](const Record& each) { return NameOf(each) == task.name && !each.pinned; });
-  if (record == records.end()) {
-    tasks_.erase(tasks_.begin() + static_cast<int64_t>(*next));
-    asks_.erase(asks_.begin() + static_cast<int64_t>(*next));
-    return {};
-  }
+  const std::optional<IdleTasks::Turn> turn = tasks_.Next();
+  if (!turn) return Error{ErrorKind::kNotFound, "everything is refined", ""};
+  const Record& record = turn->record;
+  const KernelRequest ask{record.request, record.key.target, record.key.threads};
   // Words that mean another kernel to this hone would have that one searched, and it is not the one that was asked for.
-  if (Result<ResolvedKernel> asked = path_.Identify(ask); !asked || asked->key.fingerprint != fingerprint) {
-    progress.stale = kRefined;
+  if (Result<ResolvedKernel> asked = path_.Identify(ask); !asked || asked->key.fingerprint != record.key.fingerprint) {
+    tasks_.CannotBeRefined(*turn);
     return {};
   }
   std::shared_ptr<WorkerPools> pools = HONE_TRY(StartedWorkerPools(stop));
@@ -363,33 +264,15 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   }
   SearchOptions options;
   options.trials = kSlice;
-  // Another seed each turn, or the same candidates would come again.
-  options.seed = static_cast<uint64_t>(task.trials) + 1;
-  if (!progress.best.empty()) options.known = {progress.best};
-  Tuning::Unfinished slice{.created = record->created, .search = {}, .cases = {}};
+  options.seed = turn->seed;
+  if (!turn->best.empty()) options.known = {turn->best};
+  Tuning::Unfinished slice{.created = record.created, .search = {}, .cases = {}};
   Result<Tuning::Outcome> outcome = tuning_.Refine(ask, options, *pools, {}, stop, std::nullopt, &slice);
-  progress.last_turn = turn_;
-  progress.refitted = progress.refit_for;
-  task.is_doubtful = false;
-  if (!outcome) {
-    if (stop.stop_requested() || outcome.error().kind == ErrorKind::kNotFound) return {};  // removed: not the next time
-    progress.stale += kSlice;  // what cannot be measured does not keep the others from their turn
-    return outcome.error();
-  }
-  const std::vector<Trial>& top = outcome->search.top;
-  progress.best = stop.stop_requested() && !top.empty() ? PrintChoices(top[0].candidate.choices) : "";
-  int64_t trials = outcome->search.progress.trials;
-  progress.trials += trials;
-  if (outcome->ratio > 0) progress.won *= outcome->ratio;
-  if (outcome->ratio > 0) task.time_us = outcome->served_us / outcome->ratio;
-  progress.last_gain = std::max(0.0, outcome->ratio - 1);
-  progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
-  if (outcome->search.exhausted) progress.stale = kRefined;
-  Result<void> noted =
-      cache_.PutNote(record->key, kNote, fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won),
-                     Durability::kSoon, record->created);
-  if (!noted && noted.error().kind == ErrorKind::kNotFound) return {};  // removed meanwhile
-  return noted;
+  if (outcome) return tasks_.Refined(*turn, *outcome, stop.stop_requested());
+  const bool is_nobodys_fault = stop.stop_requested() || outcome.error().kind == ErrorKind::kNotFound;  // removed
+  // What cannot be measured does not keep the others from their turn.
+  tasks_.Failed(*turn, is_nobodys_fault ? 0 : kSlice);
+  return is_nobodys_fault ? Result<void>() : std::move(outcome).error();
 }
 
 }  // namespace hone

@@ -1,6 +1,6 @@
 // Idle time made useful: while the machine is idle, refine the kernel that promises the most, a slice at a time.
 //
-//   IdleGate says quiet → NextTask → Tuning::Refine (a slice of trials) → remember how far it came → again
+//   IdleGate says quiet → IdleTasks::Next → Tuning::Refine (a slice of trials) → remember how far it came → again
 //
 // It has builder and runner processes of its own, below everything else on the machine, started when idle time begins.
 // When it ends they stop where they are, at once and for nothing, since it may be over in a moment; they are killed if
@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -17,12 +16,11 @@
 
 #include "backends/processes/worker_pools.h"
 #include "base/mutex.h"
-#include "cache/schedule_cache.h"
 #include "daemon/metrics.h"
 #include "daemon/refine/idle_gate.h"
+#include "daemon/refine/idle_tasks.h"
 #include "daemon/refine/tuning.h"
 #include "daemon/serve/request_path.h"
-#include "tuner/task_scheduler.h"
 
 namespace hone {
 
@@ -46,26 +44,13 @@ class IdleLoop {
   std::string state() const;
   std::string task() const;
 
-  // Kernels of this machine and what is expected of each, the most promising first; made anew with every slice.
-  struct Plan {
-    std::vector<TopTask> tasks;  // at most 100
-    uint64_t refinable = 0, waiting = 0;
-  };
+  using Plan = IdleTasks::Plan;  // made anew with every slice
   Plan plan() const;
 
   // Kills the processes and waits for the threads. A search under way keeps nothing.
   void Close();
 
  private:
-  struct Progress {
-    WallTime created{};  // of the record that this is about
-    int64_t trials = 0, stale = 0, last_turn = 0;
-    double last_gain = 0;
-    double won = 1;    // times faster
-    std::string best;  // choices of the fastest trial, where the gate closed before it could be compared
-    WallTime refit_for{}, refitted{};  // the donor's newest version: to be fitted, and fitted last
-  };
-
   void Watch(std::stop_token stop);  // samples the machine, opens and closes the gate
   void WaitForSample(MachineLoad& load, const LoadSample& last, bool is_at_work, std::stop_token stop);
   bool HasToEnd() const HONE_REQUIRES(mutex_) { return is_refining_ && slice_.stop_requested(); }
@@ -75,15 +60,12 @@ class IdleLoop {
   void Bury();                                                             // what has ended
   void Rest(std::chrono::nanoseconds time, std::stop_token stop);
   Result<void> RefineOne(std::stop_token stop);
-  Result<void> LookForTasks();
-  bool IsDoubtful(const Record& record, Progress& progress);
-  void PublishPlan();
   Result<std::shared_ptr<WorkerPools>> StartedWorkerPools(std::stop_token stop);
 
-  ScheduleCache& cache_;
   RequestPath& path_;
   Tuning& tuning_;
   Metrics& metrics_;
+  IdleTasks tasks_;  // of the working thread alone
   const std::function<Result<std::unique_ptr<WorkerPools>>()> start_pools_;
   const IdleGroup* const idle_group_;
 
@@ -106,13 +88,6 @@ class IdleLoop {
   MonotonicTime closed_at_ HONE_GUARDED_BY(mutex_){};
   std::chrono::nanoseconds closed_for_ HONE_GUARDED_BY(mutex_){};  // all in all
 
-  // Of the working thread alone, from here on.
-  std::vector<RefineTask> tasks_;
-  std::vector<std::pair<Fingerprint, KernelRequest>> asks_;  // for the tasks
-  MonotonicTime looked_at_{};
-  uint64_t looked_at_misses_ = 0;
-  int64_t turn_ = 0;
-  std::map<std::string, Progress> progress_;  // by ResolvedKernel::name-like keys: fingerprint, target, threads
   std::jthread watcher_, worker_;
 };
 
