@@ -55,9 +55,9 @@ size_t FairQueue::waiting() const {
   return where_.size();
 }
 
-std::deque<FairQueue::Item>::iterator FairQueue::FirstToRun(Client& client) {
-  const auto running =
-      std::count_if(running_.begin(), running_.end(), [](const Running& each) { return each.is_long; });
+std::deque<FairQueue::Item>::iterator FairQueue::FirstToRun(Client& client, const Running* ended) {
+  const auto running = std::count_if(running_.begin(), running_.end(),
+                                     [&](const Running& each) { return each.is_long && &each != ended; });
   const bool may_be_long = thread_count_ == 1 || static_cast<size_t>(running) + 1 < thread_count_;
   return std::find_if(client.waiting.begin(), client.waiting.end(),
                       [&](const Item& item) { return may_be_long || !item.job.is_long; });
@@ -69,19 +69,21 @@ FairQueue::Load FairQueue::LoadOf(const ClientId& client, Clock::time_point now)
   if (auto entry = clients_.find(client); entry != clients_.end()) load.second = entry->second.served.Now(now);
   for (const Running& running : running_) {
     if (running.is_abandoned || running.client.uid != client.uid) continue;
-    const double seconds = SecondsBetween(running.begun, now);
+    const double seconds = SecondsBetween(running.charged, now);
     load.first += seconds;
     if (running.client == client) load.second += seconds;
   }
   return load;
 }
 
-std::map<ClientId, FairQueue::Client>::iterator FairQueue::LeastServed(Clock::time_point now, const ClientId* except) {
+std::map<ClientId, FairQueue::Client>::iterator FairQueue::LeastServed(Clock::time_point now, const Running* ended) {
+  const bool has_thread = running_.size() < thread_count_;
   auto least = clients_.end();
   Load least_load;
   for (auto entry = clients_.begin(); entry != clients_.end(); ++entry) {
-    if (except != nullptr && entry->first == *except) continue;
-    if (FirstToRun(entry->second) == entry->second.waiting.end()) continue;
+    if (FirstToRun(entry->second, ended) == entry->second.waiting.end()) continue;
+    if (ended != nullptr && !ended->is_abandoned && entry->first == ended->client) continue;
+    if (ended != nullptr && has_thread && FirstToRun(entry->second) != entry->second.waiting.end()) continue;
     const Load load = LoadOf(entry->first, now);
     // Among equals, who has waited longest.
     if (least == clients_.end() || load < least_load ||
@@ -111,23 +113,59 @@ std::optional<FairQueue::Item> FairQueue::TakeNext(bool& is_abandoned) {
   return item;
 }
 
-// False: the client who pushes has the most. Else the last jobs of those who do are dropped until there is room.
+void FairQueue::Insert(std::deque<Item>& waiting, Item item) {
+  auto place = std::find_if(waiting.begin(), waiting.end(), [&](const Item& each) { return each.id > item.id; });
+  waiting.insert(place, std::move(item));
+}
+
+void FairQueue::Charge(Running& running, Clock::time_point now) {
+  if (!running.is_abandoned && !closed_) {
+    const double seconds = SecondsBetween(running.charged, now);
+    clients_[running.client].served.Add(seconds, now);
+    users_[running.client.uid].Add(seconds, now);
+  }
+  running.charged = now;
+}
+
+bool FairQueue::HasRoom(size_t jobs, size_t bytes, const Job& job) const {
+  return jobs < limits_.jobs && bytes + job.bytes <= limits_.bytes;
+}
+
+// The last jobs of whoever has the most go until there is room: of the user, then of the user's process. False, and all
+// stay: that is whoever pushes.
 bool FairQueue::MakeRoom(const Job& job, std::vector<Item>& dropped) {
-  auto bytes_of = [](const Client& client) {
-    size_t bytes = 0;
-    for (const Item& item : client.waiting) bytes += item.job.bytes;
-    return bytes;
+  if (HasRoom(where_.size(), bytes_, job)) return true;
+  struct Held {
+    size_t jobs = 0, bytes = 0;
   };
-  const Client* own = clients_.contains(job.client) ? &clients_.at(job.client) : nullptr;
-  while (where_.size() >= limits_.jobs || bytes_ + job.bytes > limits_.bytes) {
-    if (where_.empty()) return false;  // larger than the queue
-    const bool by_jobs = where_.size() >= limits_.jobs;
-    auto weight = [&](const Client& client) { return by_jobs ? client.waiting.size() : bytes_of(client); };
-    auto most = std::max_element(clients_.begin(), clients_.end(),
-                                 [&](const auto& a, const auto& b) { return weight(a.second) < weight(b.second); });
-    const size_t mine = (own != nullptr ? weight(*own) : 0) + (by_jobs ? 1 : job.bytes);
-    if (mine >= weight(most->second)) return false;
-    dropped.push_back(Extract(most->second, std::prev(most->second.waiting.end())));
+  std::map<uid_t, Held> users;
+  std::map<ClientId, Held> processes;
+  for (const auto& [id, client] : clients_) {
+    for (const Item& item : client.waiting) {
+      for (Held* held : {&users[id.uid], &processes[id]}) ++held->jobs, held->bytes += item.job.bytes;
+    }
+  }
+  Held all{where_.size(), bytes_};
+  while (!HasRoom(all.jobs, all.bytes, job)) {
+    const bool by_jobs = all.jobs >= limits_.jobs;
+    auto weight = [&](const Held& held) { return by_jobs ? held.jobs : held.bytes; };
+    auto heavier = [&](const auto& a, const auto& b) { return weight(a.second) < weight(b.second); };
+    const size_t more = by_jobs ? 1 : job.bytes;
+    auto user = std::max_element(users.begin(), users.end(), heavier);
+    if (user == users.end() || user->second.jobs == 0) return false;  // larger than the queue
+    auto process = processes.end();
+    for (auto each = processes.begin(); each != processes.end(); ++each)
+      if (each->first.uid == user->first && (process == processes.end() || heavier(*process, *each))) process = each;
+    const bool is_own = user->first == job.client.uid;
+    const size_t mine = weight(is_own ? processes[job.client] : users[job.client.uid]) + more;
+    if (mine >= weight(is_own ? process->second : user->second)) return false;
+    const Item& last = clients_.at(process->first).waiting[process->second.jobs - 1];
+    for (Held* held : {&user->second, &process->second, &all}) --held->jobs, held->bytes -= last.job.bytes;
+  }
+  for (const auto& [id, left] : processes) {
+    auto client = clients_.find(id);
+    while (client != clients_.end() && client->second.waiting.size() > left.jobs)
+      dropped.push_back(Extract(client->second, std::prev(client->second.waiting.end())));
   }
   return true;
 }
@@ -154,7 +192,7 @@ std::optional<FairQueue::Id> FairQueue::Push(Job job) {
       bytes_ += bytes;
       ForgetOldClients(Clock::now());
       work_came_.NotifyOne();
-      if (running_.size() == thread_count_) watch_again_.NotifyOne();
+      if (!running_.empty()) watch_again_.NotifyOne();
     }
   }
   for (const Item& item : dropped)
@@ -167,8 +205,11 @@ void FairQueue::Join(Id id, const ClientId& client) {
   const Clock::time_point now = Clock::now();
   for (Running& running : running_) {
     if (running.id != id) continue;
+    const bool is_less = LoadOf(client, now) < LoadOf(running.client, now);
+    Charge(running, now);
+    if (is_less || running.is_abandoned) running.client = client;
     running.is_abandoned = false;
-    if (LoadOf(client, now) < LoadOf(running.client, now)) running.client = client;
+    watch_again_.NotifyOne();
     return;
   }
   auto abandoned = std::find_if(abandoned_.begin(), abandoned_.end(), [&](const Item& item) { return item.id == id; });
@@ -186,7 +227,7 @@ void FairQueue::Join(Id id, const ClientId& client) {
   item.job.client = client;
   where_.emplace(id, client);
   bytes_ += item.job.bytes;
-  clients_[client].waiting.push_back(std::move(item));
+  Insert(clients_[client].waiting, std::move(item));
   watch_again_.NotifyOne();
 }
 
@@ -207,8 +248,11 @@ void FairQueue::Abandon(Id id) {
   Item gone;
   {
     MutexLock lock(mutex_);
-    for (Running& running : running_)
-      if (running.id == id) running.is_abandoned = true;
+    for (Running& running : running_) {
+      if (running.id != id) continue;
+      Charge(running, Clock::now());
+      running.is_abandoned = true;
+    }
     if (auto found = where_.find(id); found != where_.end()) {
       Client& owner = clients_.at(found->second);
       auto item =
@@ -263,20 +307,16 @@ void FairQueue::Run() {
       while (!closed_ && !(item = TakeNext(is_abandoned))) work_came_.Wait(mutex_);
       if (closed_) return;
       const Job& job = item->job;
-      me = running_.insert(running_.end(), {item->id, job.client, Clock::now(), job.slice, job.is_long, is_abandoned,
-                                            std::stop_source()});
+      const Clock::time_point now = Clock::now();
+      me = running_.insert(running_.end(),
+                           {item->id, job.client, now, now, job.slice, job.is_long, is_abandoned, std::stop_source()});
       stop = me->stop.get_token();
       if (!where_.empty()) watch_again_.NotifyOne();
     }
     item->job.run(stop);
     item.reset();  // what it holds goes without the lock
     MutexLock lock(mutex_);
-    const Clock::time_point now = Clock::now();
-    const double seconds = SecondsBetween(me->begun, now);
-    if (!me->is_abandoned && !closed_) {
-      clients_[me->client].served.Add(seconds, now);
-      users_[me->client.uid].Add(seconds, now);
-    }
+    Charge(*me, Clock::now());
     running_.erase(me);
     work_came_.NotifyOne();  // what could not run beside it
   }
@@ -285,13 +325,13 @@ void FairQueue::Run() {
 // Stops one that has had its slice, for each that waits. When to look again; nullopt: when something changes.
 std::optional<FairQueue::Clock::time_point> FairQueue::Displace() {
   std::optional<Clock::time_point> again;
-  if (where_.empty() || running_.size() < thread_count_) return again;
+  if (where_.empty()) return again;
   const Clock::time_point now = Clock::now();
   size_t stopping = 0;
   for (const Running& running : running_) stopping += running.stop.stop_requested() ? 1 : 0;
   for (Running& running : running_) {
     if (running.stop.stop_requested() || stopping >= where_.size()) continue;
-    auto next = LeastServed(now, running.is_abandoned ? nullptr : &running.client);
+    auto next = LeastServed(now, &running);
     if (next == clients_.end()) continue;
     if (!running.is_abandoned) {
       if (running.slice == kWhole) continue;

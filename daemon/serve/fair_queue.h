@@ -79,13 +79,14 @@ class FairQueue {
     void Add(double more, Clock::time_point now);
   };
   struct Client {
-    std::deque<Item> waiting;
+    std::deque<Item> waiting;  // by id
     Served served;
   };
   struct Running {
     Id id = 0;
     ClientId client;
     Clock::time_point begun;
+    Clock::time_point charged;  // its client has been charged for what it took before
     std::chrono::milliseconds slice{};
     bool is_long = false;
     bool is_abandoned = false;
@@ -95,14 +96,19 @@ class FairQueue {
 
   void Run();
   void Watch();
-  // The first of a client's jobs that may run beside what runs; end(): none may.
-  std::deque<Item>::iterator FirstToRun(Client& client) HONE_REQUIRES(mutex_);
+  // The first of a client's jobs that may run beside what runs, or would if `ended` had; end(): none may.
+  std::deque<Item>::iterator FirstToRun(Client& client, const Running* ended = nullptr) HONE_REQUIRES(mutex_);
   std::optional<Item> TakeNext(bool& is_abandoned) HONE_REQUIRES(mutex_);
   Load LoadOf(const ClientId& client, Clock::time_point now) const HONE_REQUIRES(mutex_);
-  // Of the clients with something that may run now, but for that one; end(): there is none.
-  std::map<ClientId, Client>::iterator LeastServed(Clock::time_point now, const ClientId* except = nullptr)
+  // Of the clients with something that may run now; end(): there is none. `ended`: of others than its client, with
+  // something that waits for that to end.
+  std::map<ClientId, Client>::iterator LeastServed(Clock::time_point now, const Running* ended = nullptr)
       HONE_REQUIRES(mutex_);
   Item Extract(Client& client, std::deque<Item>::iterator item) HONE_REQUIRES(mutex_);
+  static void Insert(std::deque<Item>& waiting, Item item);
+  // Whoever it counts for has had it until now.
+  void Charge(Running& running, Clock::time_point now) HONE_REQUIRES(mutex_);
+  bool HasRoom(size_t jobs, size_t bytes, const Job& job) const HONE_REQUIRES(mutex_);
   bool MakeRoom(const Job& job, std::vector<Item>& dropped) HONE_REQUIRES(mutex_);
   std::optional<Clock::time_point> Displace() HONE_REQUIRES(mutex_);
   void ForgetOldClients(Clock::time_point now) HONE_REQUIRES(mutex_);

@@ -215,6 +215,57 @@ TEST(FairQueue, TheOnlyThreadTakesWhatTakesLong) {
   ASSERT_TRUE(log.Await(1));
 }
 
+TEST(FairQueue, WhatTakesLongTakesTurnsInThePlacesThatThereAreForIt) {
+  Log log;
+  FairQueue queue(2, "test", {});
+  auto long_job = [&](const ClientId& client, const std::string& name) {
+    FairQueue::Job job = log.Endless(client, name, milliseconds(20));
+    job.is_long = true;
+    return job;
+  };
+  queue.Push(long_job(kAnn, "ann's"));
+  ASSERT_TRUE(log.AwaitRunning(1));
+  queue.Push(long_job(kBob, "bob's"));  // though a thread is free
+  EXPECT_TRUE(log.AwaitRunning(2));
+  log.go = true;
+  ASSERT_TRUE(log.Await(2));
+  EXPECT_EQ(log.ran(), (Strings{"ann's stopped", "bob's"}));
+}
+
+TEST(FairQueue, ManyProcessesOfOneUserLeaveRoomForAnother) {
+  Log log;
+  FairQueue queue(1, "test", {.jobs = 4});
+  queue.Push(log.Endless(kAnn, "first", FairQueue::kWhole));
+  ASSERT_TRUE(log.AwaitRunning(1));
+  for (pid_t pid = 11; pid <= 14; ++pid) ASSERT_TRUE(queue.Push(log.Job({1000, pid}, std::to_string(pid))));
+  EXPECT_FALSE(queue.Push(log.Job({1000, 15}, "15")));
+  EXPECT_TRUE(queue.Push(log.Job(kBob, "bob")));
+  EXPECT_TRUE(queue.Push(log.Job({1001, 4}, "bob's other")));   // two each …
+  EXPECT_FALSE(queue.Push(log.Job({1001, 5}, "bob's third")));  // … and no more
+  EXPECT_EQ(log.ran().size(), 2u);
+  log.go = true;
+  ASSERT_TRUE(log.Await(7));
+}
+
+TEST(FairQueue, WhoIsRefusedTakesNobodysPlace) {
+  Log log;
+  FairQueue queue(1, "test", {.jobs = 100, .bytes = 1000});
+  queue.Push(log.Endless(kAnn, "first", FairQueue::kWhole));
+  ASSERT_TRUE(log.AwaitRunning(1));
+  auto of = [&](const ClientId& client, const std::string& name, size_t bytes) {
+    FairQueue::Job job = log.Job(client, name);
+    job.bytes = bytes;
+    return job;
+  };
+  ASSERT_TRUE(queue.Push(of(kAnn, "a", 300)));
+  ASSERT_TRUE(queue.Push(of(kAnn, "b", 300)));
+  ASSERT_TRUE(queue.Push(of(kBob, "bob", 350)));
+  EXPECT_FALSE(queue.Push(of({1002, 9}, "large", 500)));
+  EXPECT_EQ(log.ran(), Strings{});
+  log.go = true;
+  ASSERT_TRUE(log.Await(4));
+}
+
 TEST(FairQueue, AFullQueueDropsTheLastOfWhoHasMost) {
   Log log;
   FairQueue queue(1, "test", {.jobs = 4});
@@ -328,6 +379,59 @@ TEST(FairQueue, WhatWasAbandonedIsWantedAgain) {
   log.go = true;
   ASSERT_TRUE(log.Await(3));
   EXPECT_EQ(log.ran(), (Strings{"first", "wanted", "a"}));
+}
+
+TEST(FairQueue, WhatIsAbandonedHasCostItsClientUntilThen) {
+  Log log;
+  FairQueue queue(1, "test", {});
+  auto first = queue.Push(log.Endless(kAnn, "ann's", FairQueue::kWhole));
+  ASSERT_TRUE(log.AwaitRunning(1));
+  queue.Push(log.Job(kAnn, "ann's next"));
+  queue.Push(log.Job(kBob, "bob's"));
+  SleepFor(milliseconds(20));
+  queue.Abandon(*first);
+  ASSERT_TRUE(log.Await(3));
+  EXPECT_EQ(log.ran(), (Strings{"ann's stopped", "bob's", "ann's next"}));
+}
+
+TEST(FairQueue, WhoJoinsWhatRunsPaysForTheRestAlone) {
+  Log log;
+  FairQueue queue(1, "test", {});
+  auto first = queue.Push(log.Endless(kAnn, "shared", FairQueue::kWhole));
+  ASSERT_TRUE(log.AwaitRunning(1));
+  SleepFor(milliseconds(100));
+  queue.Join(*first, kBob);
+  queue.Push(log.Job(kAnn, "ann's"));
+  queue.Push(log.Job(kBob, "bob's"));
+  log.go = true;
+  ASSERT_TRUE(log.Await(3));
+  EXPECT_EQ(log.ran(), (Strings{"shared", "bob's", "ann's"}));
+}
+
+TEST(FairQueue, WhatAnotherJoinsKeepsItsPlace) {
+  Log log;
+  FairQueue queue(1, "test", {});
+  queue.Push(log.Endless(kAnn, "first", FairQueue::kWhole));
+  ASSERT_TRUE(log.AwaitRunning(1));
+  auto shared = queue.Push(log.Job(kAnn, "shared"));
+  for (const char* name : {"b1", "b2", "b3"}) queue.Push(log.Job(kBob, name));
+  queue.Join(*shared, kBob);
+  log.go = true;
+  ASSERT_TRUE(log.Await(5));
+  EXPECT_EQ(log.ran(), (Strings{"first", "shared", "b1", "b2", "b3"}));
+}
+
+TEST(FairQueue, WhatRunsForAnotherNowMakesRoomForWhoeverItRanFor) {
+  Log log;
+  FairQueue queue(1, "test", {});
+  auto first = queue.Push(log.Endless(kAnn, "shared", milliseconds(1)));
+  ASSERT_TRUE(log.AwaitRunning(1));
+  queue.Push(log.Job(kAnn, "ann's"));  // which waits for no other client's work
+  SleepFor(milliseconds(20));
+  queue.Join(*first, kBob);
+  EXPECT_TRUE(log.Await(2));
+  log.go = true;
+  EXPECT_EQ(log.ran(), (Strings{"shared stopped", "ann's"}));
 }
 
 TEST(FairQueue, CloseStopsWhatRunsAndForgetsTheRest) {
