@@ -114,6 +114,11 @@ class Lowering {
   // What of an index is data is a variable that stands for the value; without `loads_data` it is known by its range
   // alone, which asks nothing of where the data lie.
   Result<Linear> IndexForm(StageId stage, const Expr& e, bool loads_data = true);
+  // `value`: what it is; nullptr where the range alone is wanted.
+  Linear OpaqueIndex(ValuePtr value, const Interval& range);
+  ValuePtr ValueOfIndex(Linear form);
+  // a / b or a % b where b varies.
+  Result<Linear> DynamicQuotient(Op op, const Linear& a, const Linear& b, bool loads_data);
   Result<ValuePtr> MakeValue(StageId stage, const Expr& e);
   Result<ValuePtr> MakeLoad(StageId stage, const Expr& load, const Expr* fill);
   ValuePtr LoadBuffer(BufferId buffer, DType type, std::vector<Linear> index);

@@ -83,18 +83,42 @@ Result<Linear> Lowering::IndexForm(StageId stage, const Expr& e, bool loads_data
     case Op::kFloorDiv:
     case Op::kMod: {
       Linear a = HONE_TRY(form(0)), b = HONE_TRY(form(1));
-      if (!b.IsConstant()) return Error{ErrorKind::kUnsupported, "division by a dynamic size in an index", ""};
+      if (!b.IsConstant()) return DynamicQuotient(e.op(), a, b, loads_data);
       return e.op() == Op::kMod ? vars.Mod(a, b.constant()) : vars.DivFloor(a, b.constant());
     }
     default: break;
   }
-  // Anything else (a cast of data, a select) is opaque: known by its range alone.
+  return OpaqueIndex(loads_data ? HONE_TRY(MakeValue(stage, e)) : nullptr, RangeOfData(e));
+}
+
+// What is no index arithmetic (a cast of data, a select): known by its range alone.
+Linear Lowering::OpaqueIndex(ValuePtr value, const Interval& range) {
   int payload = -1;
-  if (loads_data) {
-    program_.opaque.push_back(HONE_TRY(MakeValue(stage, e)));
+  if (value) {
+    program_.opaque.push_back(std::move(value));
     payload = static_cast<int>(program_.opaque.size()) - 1;
   }
-  return Linear::Of(vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), RangeOfData(e), 0, 0, 1, payload}));
+  return Linear::Of(
+      program_.vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), range, 0, 0, 1, payload}));
+}
+
+ValuePtr Lowering::ValueOfIndex(Linear form) {
+  if (form.IsConstant()) return Constant(DType::kI64, form.constant(), 0);
+  return Node(ValueNode::Index(std::move(form)));
+}
+
+Result<Linear> Lowering::DynamicQuotient(Op op, const Linear& a, const Linear& b, bool loads_data) {
+  const Interval of = program_.vars.Range(a), by = program_.vars.Range(b);
+  if (by.lo < 1) return Error{ErrorKind::kUnsupported, "an index is divided by what may be below 1", ""};
+  Interval range{0, by.hi - 1};
+  if (op == Op::kFloorDiv) {
+    auto corner = [&](int64_t x, int64_t y) { return FloorDiv(x, y); };
+    range = {std::min(corner(of.lo, by.lo), corner(of.lo, by.hi)), std::max(corner(of.hi, by.lo), corner(of.hi, by.hi))};
+  } else if (of.lo >= 0) {
+    range.hi = std::min(range.hi, of.hi);
+  }
+  if (!loads_data) return OpaqueIndex(nullptr, range);
+  return OpaqueIndex(Node(ValueNode::Operation(op, DType::kI64, {ValueOfIndex(a), ValueOfIndex(b)})), range);
 }
 
 ValuePtr Lowering::LoadBuffer(BufferId buffer, DType type, std::vector<Linear> index) {
@@ -173,9 +197,7 @@ Result<ValuePtr> Lowering::MakeValue(StageId stage, const Expr& e) {
     default: break;
   }
   if (e.type() == DType::kI64 && e.op() != Op::kCast && e.op() != Op::kSelect) {
-    Linear form = HONE_TRY(IndexForm(stage, e));
-    if (form.IsConstant()) return Constant(DType::kI64, form.constant(), 0);
-    return Node(ValueNode::Index(std::move(form)));
+    return ValueOfIndex(HONE_TRY(IndexForm(stage, e)));
   }
   ValueNode node = ValueNode::Operation(e.op(), e.type(), {});
   // Conditions on indices that are always or never true choose here.

@@ -91,6 +91,19 @@ TEST(Cases, SeveralDynamicSizes) {
         {{1, 2}, {30, 11}, {7, 3}, {16, 10}}}});
 }
 
+TEST(Cases, IndicesAreDividedBySizes) {
+  RunSamples({
+      {"kernel around(x: f32[M]) -> y: f32[M, 8] where M=1..64 { y[i, j] = x[(i + j) % M] }", OneByOne(1, 64, 7)},
+      {"kernel back(x: f32[M]) -> y: f32[M, 8] where M=1..64 { y[i, j] = x[(i - j) % M] }", OneByOne(1, 64, 7)},
+      {"kernel scaled(x: f32[64]) -> y: f32[M] where M=1..64 { y[i] = x[clamp((i - 9) * 7 / M, 0, 63)] }",
+       OneByOne(1, 64, 7)},
+      {"kernel number(x: f32[M]) -> y: f32[M] where M=1..64 { y[i] = x[i] + f32((7 - i) % M) }", OneByOne(1, 64, 7)},
+      {"kernel of_a_stage(x: f32[M, 4]) -> y: f32[M, 8] where M=1..40 "
+       "{ b: f32[M]\n b[i] = sum(r) x[i, r]\n y[i, j] = b[(i * 3 + j) % M] }",
+       OneByOne(1, 40, 3)},
+  });
+}
+
 // Two cases pack the weights differently and the third reads them where they lie: three copies.
 constexpr char kThreeLayouts[] =
     "case M=1..4\n"
