@@ -1,13 +1,12 @@
 #include "network/run/lower_served.h"
 
 #include <algorithm>
-#include <atomic>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/parallel.h"
 #include "network/graph/keep_narrow.h"
 
 namespace hone {
@@ -37,19 +36,12 @@ Refusals FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& o
   const std::vector<std::string> kernels = KernelsOf(plan);
   Mutex mutex;
   Refusals refused;
-  std::atomic<size_t> next{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < std::min<int>(options.connections, static_cast<int>(kernels.size())); ++i) {
-    threads.emplace_back([&] {
-      for (size_t at; (at = next.fetch_add(1)) < kernels.size();) {
-        const Result<void> served = Serve(client, kernels[at], options, mutex);
-        if (served || !IsRefusal(served.error())) continue;
-        MutexLock lock(mutex);
-        refused.emplace(kernels[at], served.error());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  ForEachIndex(kernels.size(), options.connections, [&](size_t at) {
+    const Result<void> served = Serve(client, kernels[at], options, mutex);
+    if (served || !IsRefusal(served.error())) return;
+    MutexLock lock(mutex);
+    refused.emplace(kernels[at], served.error());
+  });
   return refused;
 }
 
