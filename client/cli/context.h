@@ -56,9 +56,13 @@ struct NamedKernel {
   std::string text;
   int64_t count = 1;  // how often it is called, from a list
   std::string place;  // "resnet18.kernels:3", "conv.hone"; "" if it stood on the command line
-  std::string label;  // what people see in place of a text that a model's import wrote; "": the text
+  std::string
+      label;  // what people see in place of a text that a model's import wrote; "": the file's name, or the text
 
-  const std::string& shown() const { return label.empty() ? text : label; }
+  const std::string& shown() const {
+    const bool is_file = place.ends_with(".hone");  // whose text has many lines
+    return !label.empty() ? label : is_file ? place : text;
+  }
 };
 
 // KERNEL, FILE.kernels, FILE.hone or MODEL.onnx, of which what was left out is said on standard error. kNotFound,
