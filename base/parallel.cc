@@ -5,6 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/start_thread.h"
+
 namespace hone {
 
 void ForEachIndex(size_t count, int threads, const std::function<void(size_t index)>& work) {
@@ -14,7 +16,11 @@ void ForEachIndex(size_t count, int threads, const std::function<void(size_t ind
   };
   const size_t helpers = std::min<size_t>(static_cast<size_t>(std::max(threads, 1)), std::max<size_t>(count, 1)) - 1;
   std::vector<std::jthread> running;
-  for (size_t t = 0; t < helpers; ++t) running.emplace_back(take);
+  while (running.size() < helpers) {
+    Result<std::jthread> helper = StartThread(take);
+    if (!helper) break;
+    running.push_back(*std::move(helper));
+  }
   take();
 }
 

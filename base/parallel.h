@@ -8,7 +8,8 @@
 namespace hone {
 
 // Calls work(0) … work(count - 1), each once, on at most `threads` threads of which the caller's is one, and returns
-// when all of them are done. They begin in order. Threads take over the caller's scheduling policy.
+// when all of them are done. They begin in order. Threads take over the caller's scheduling policy. Where the system
+// gives no more threads, those that there are do the work.
 void ForEachIndex(size_t count, int threads, const std::function<void(size_t index)>& work);
 
 }  // namespace hone

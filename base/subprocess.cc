@@ -27,6 +27,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/mutex.h"
+#include "base/start_thread.h"
 
 namespace hone {
 namespace {
@@ -39,7 +40,8 @@ Error IoError(std::string_view what, int code) {
 // while its static objects are being torn down.
 class Forker {
  public:
-  static Forker& Instance() {
+  // kBusy: its thread could not be started; the next who asks tries again.
+  static Result<Forker*> Instance() {
     static std::atomic<Forker*> current{nullptr};
     Forker* forker = current.load();
     // Our own process may itself be a fork, which has no threads but the one that forked.
@@ -47,8 +49,8 @@ class Forker {
       auto fresh = std::make_unique<Forker>();
       if (current.compare_exchange_strong(forker, fresh.get())) forker = fresh.release();
     }
-    if (!forker->started_.exchange(true)) std::thread([forker] { forker->Loop(); }).detach();
-    return *forker;
+    HONE_TRY(forker->Start());
+    return forker;
   }
 
   pid_t Fork(std::function<pid_t()> fork) {
@@ -63,6 +65,14 @@ class Forker {
   }
 
  private:
+  Result<void> Start() {
+    MutexLock lock(mutex_);
+    if (is_started_) return {};
+    HONE_TRY(StartThread([this] { Loop(); })).detach();
+    is_started_ = true;
+    return {};
+  }
+
   void Loop() {
     while (true) {
       std::packaged_task<pid_t()> task;
@@ -80,7 +90,7 @@ class Forker {
   CondVar changed_;
   std::vector<std::packaged_task<pid_t()>> tasks_ HONE_GUARDED_BY(mutex_);
   const pid_t owner_ = ::getpid();
-  std::atomic<bool> started_{false};
+  bool is_started_ HONE_GUARDED_BY(mutex_) = false;
 };
 
 // Everything the child needs between fork and exec, prepared before: there it may only make system calls.
@@ -248,12 +258,12 @@ Result<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
     plan.first_free_fd = std::max({plan.first_free_fd, from, to});
   }
   ++plan.first_free_fd;
-  pid_t pid = Forker::Instance().Fork([&plan]() -> pid_t {
+  pid_t pid = HONE_TRY(Forker::Instance())->Fork([&plan]() -> pid_t {
     pid_t child = ::fork();
     if (child == 0) Exec(plan);
     return child < 0 ? -errno : child;
   });
-  if (pid < 0) return IoError("fork", -pid);
+  if (pid < 0) return NoTask("process", -pid);
 
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) {  // no descriptor was left: without one nobody could wait for it

@@ -62,7 +62,8 @@ struct ExitStatus {
 class Subprocess {
  public:
   // Starts the program. The child dies with this process even if we are killed with -9: it is forked by a thread that
-  // lives as long as the process, because Linux ties the death signal to the forking thread. kIo: could not be started.
+  // lives as long as the process, because Linux ties the death signal to the forking thread. kIo: could not be started;
+  // kBusy: for want of a process or a thread.
   static Result<Subprocess> Start(const SubprocessOptions& options);
 
   Subprocess(Subprocess&&) noexcept;

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/start_thread.h"
 
 namespace hone {
 namespace {
@@ -98,8 +99,13 @@ class ProcessWorkerPools : public WorkerPools {
       : builders_(std::move(builders)),
         runners_(std::move(runners)),
         builds_at_once_(options.builders.builders),
-        idle_group_(options.idle_group),
-        herald_([this](const std::stop_token& stop) { Herald(stop); }) {}
+        idle_group_(options.idle_group) {
+    Result<std::jthread> herald = StartThread([this](const std::stop_token& stop) { Herald(stop); });
+    if (herald)
+      herald_ = *std::move(herald);
+    else
+      LogWarn("sandbox_not_said", {{"why", herald.error().Text()}});  // `hone status` shows it
+  }
 
   Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, const Target&, Deadline deadline,
                                              const std::stop_token& stop) override {
@@ -165,7 +171,7 @@ class ProcessWorkerPools : public WorkerPools {
   const std::unique_ptr<RunnerPool> runners_;
   const int builds_at_once_;
   const IdleGroup* const idle_group_;
-  std::jthread herald_;  // last: ends before what it looks at
+  std::jthread herald_;  // none where it could not be started; last: ends before what it looks at
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/start_thread.h"
 
 namespace hone {
 namespace {
@@ -54,8 +55,8 @@ class LazyWorkerPools : public WorkerPools {
     if (pools_) pools_->Resume();
   }
   void Shutdown() override {
-    caretaker_.request_stop();
     MutexLock lock(mutex_);
+    caretaker_.request_stop();
     is_shut_ = true;
     if (pools_) pools_->Shutdown();
   }
@@ -79,6 +80,8 @@ class LazyWorkerPools : public WorkerPools {
   Result<std::shared_ptr<WorkerPools>> Borrow() {
     MutexLock lock(mutex_);
     if (is_shut_) return Error{ErrorKind::kUnavailable, "the pools is shut down", ""};
+    if (!caretaker_.joinable())
+      caretaker_ = HONE_TRY(StartThread([this](const std::stop_token& stop) { TakeCare(stop); }));
     if (!pools_) pools_ = HONE_TRY(start_());
     ++borrowers_;
     return std::shared_ptr<WorkerPools>(pools_.get(), [this](WorkerPools*) { GiveBack(); });
@@ -114,7 +117,7 @@ class LazyWorkerPools : public WorkerPools {
   int borrowers_ HONE_GUARDED_BY(mutex_) = 0;
   Deadline given_back_ HONE_GUARDED_BY(mutex_){};
   bool is_shut_ HONE_GUARDED_BY(mutex_) = false;
-  std::jthread caretaker_{[this](const std::stop_token& stop) { TakeCare(stop); }};  // last: ends first
+  std::jthread caretaker_ HONE_GUARDED_BY(mutex_);  // since they were wanted first; last: ends first
 };
 
 // One's pools for each kind. What is under way when it is shut down ends as its pools end it. Pools that are being

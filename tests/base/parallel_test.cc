@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/no_threads.h"
+
 namespace hone {
 namespace {
 
@@ -40,6 +42,13 @@ TEST(ForEachIndex, OneThreadIsTheCallers) {
     EXPECT_EQ(std::this_thread::get_id(), caller);
   });
   EXPECT_EQ(order, (std::vector<size_t>{0, 1, 2, 3, 4}));
+}
+
+TEST(ForEachIndex, WhereNoThreadCanBeStartedTheCallerDoesAll) {
+  testing::NoThreads none;
+  std::vector<int> done(100);
+  ForEachIndex(100, 4, [&](size_t i) { ++done[i]; });
+  EXPECT_EQ(done, std::vector<int>(100, 1));
 }
 
 }  // namespace

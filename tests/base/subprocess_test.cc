@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "tests/support/deadline.h"
+#include "tests/support/no_threads.h"
 
 namespace hone {
 namespace {
@@ -202,6 +203,23 @@ TEST(Subprocess, OutlivesTheThreadThatStartedIt) {
   std::optional<Subprocess> child;
   std::thread([&] { child.emplace(*Shell("sleep 60")); }).join();
   EXPECT_FALSE(child->Wait(In(100ms)).has_value());
+}
+
+// The first child of a process needs a thread that forks: one that had none to give may have one later.
+TEST(Subprocess, SaysThatThereIsNoThreadToStartItFromAndStartsItLater) {
+  const pid_t fresh = ::fork();
+  if (fresh == 0) {
+    {
+      testing::NoThreads none;
+      Result<Subprocess> child = Shell("exit 3");
+      if (child || child.error().kind != ErrorKind::kBusy) ::_exit(1);
+    }
+    Result<Subprocess> child = Shell("exit 3");
+    ::_exit(child && child->Wait(In(20s)).value_or(ExitStatus{}).code == 3 ? 0 : 2);
+  }
+  int status = 0;
+  ::waitpid(fresh, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 // A process that starts a child and is then killed with -9: the child must go too.

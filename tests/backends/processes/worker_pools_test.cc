@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "tests/backends/runner/hand_made.h"
 #include "tests/backends/runner_fixture.h"
+#include "tests/support/no_threads.h"
 
 namespace hone {
 namespace {
@@ -186,6 +187,23 @@ TEST_F(RealWorkerPools, SaysHowManyDescriptorsItNeeds) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+TEST_F(RealWorkerPools, OneThatIsLentIsRefusedWhileThereIsNoThreadThatTakesItDown) {
+  std::unique_ptr<WorkerPools> lent;
+  {
+    testing::NoThreads none;
+    lent = MakeLazyWorkerPools([this] { return StartProcessPools(options_); });
+    EXPECT_EQ(lent->Build({kRelu, "", *HostTarget()}, In(seconds(60))).error().kind, ErrorKind::kBusy);
+  }
+  EXPECT_TRUE(lent->Build({kRelu, "", *HostTarget()}, In(seconds(60))));
+}
+
+TEST_F(RealWorkerPools, WorkWithoutTheThreadThatSaysWhatHoldsThem) {
+  testing::NoThreads none;
+  Result<std::unique_ptr<WorkerPools>> started = StartProcessPools(options_);
+  ASSERT_TRUE(started) << started.error().Text();
+  EXPECT_TRUE((*started)->Build({kRelu, "", *HostTarget()}, In(seconds(60))));
 }
 
 }  // namespace
