@@ -70,23 +70,30 @@ Result<std::pair<ChildChannel, UniqueFd>> ChildChannel::Pair() {
   return std::pair(ChildChannel(UniqueFd(ends[0])), UniqueFd(ends[1]));
 }
 
-Result<void> ChildChannel::WaitFor(int fd, short events, MonotonicTime deadline) {
+Result<void> ChildChannel::WaitFor(int fd, short events, Patience& patience) {
   while (true) {
     struct pollfd poll_fd{fd, events, 0};
     int timeout = -1;
-    if (deadline != MonotonicTime::max()) {
-      auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    if (patience.deadline != MonotonicTime::max()) {
+      auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(patience.deadline - std::chrono::steady_clock::now()).count();
       timeout = static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
     }
     int ready = ::poll(&poll_fd, 1, timeout);
     if (ready > 0) return {};
-    if (ready == 0) return Error{ErrorKind::kTimeout, "no answer in time", ""};
+    if (ready == 0) {
+      const std::optional<MonotonicTime> later = patience.postpone ? patience.postpone() : std::nullopt;
+      if (!later) return Error{ErrorKind::kTimeout, "no answer in time", ""};
+      patience.deadline = *later;
+      continue;
+    }
     if (errno != EINTR) return ErrnoError(errno, "poll");
   }
 }
 
 Result<void> ChildChannel::Send(ChildMessage type, uint64_t id, std::string_view body, const std::vector<int>& fds,
-                                MonotonicTime deadline) {
+                                MonotonicTime deadline, const Postpone& postpone) {
+  Patience patience{deadline, postpone};
   if (body.size() > kChildBodyLimit || fds.size() > (out_ ? 0 : kChildFdLimit))
     return Error{ErrorKind::kLimit, fmt::format("a message of {} bytes and {} descriptors", body.size(), fds.size()),
                  ""};
@@ -115,7 +122,7 @@ Result<void> ChildChannel::Send(ChildMessage type, uint64_t id, std::string_view
     if (count >= 0) {
       done += static_cast<size_t>(count);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      HONE_TRY(WaitFor(out_ ? out_.get() : fd(), POLLOUT, deadline));
+      HONE_TRY(WaitFor(out_ ? out_.get() : fd(), POLLOUT, patience));
     } else if (errno == EPIPE || errno == ECONNRESET) {
       return Error{ErrorKind::kUnavailable, "the other process is gone", ""};
     } else if (errno != EINTR) {
@@ -126,7 +133,7 @@ Result<void> ChildChannel::Send(ChildMessage type, uint64_t id, std::string_view
 }
 
 Result<void> ChildChannel::ReceiveBytes(char* data, size_t size, std::vector<UniqueFd>* fds, size_t most_fds,
-                                        MonotonicTime deadline) {
+                                        Patience& patience) {
   for (size_t done = 0; done < size;) {
     struct iovec part{data + done, size - done};
     struct msghdr message{};
@@ -136,14 +143,14 @@ Result<void> ChildChannel::ReceiveBytes(char* data, size_t size, std::vector<Uni
     message.msg_control = control;
     message.msg_controllen = sizeof control;
     if (out_) {
-      HONE_TRY(WaitFor(fd(), POLLIN, deadline));
+      HONE_TRY(WaitFor(fd(), POLLIN, patience));
       message.msg_controllen = 0;
     }
     ssize_t count =
         out_ ? ::read(fd(), part.iov_base, part.iov_len) : ::recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      HONE_TRY(WaitFor(fd(), POLLIN, deadline));
+      HONE_TRY(WaitFor(fd(), POLLIN, patience));
       continue;
     }
     if (count == 0 || (count < 0 && errno == ECONNRESET))
@@ -172,10 +179,11 @@ Result<void> ChildChannel::ReceiveBytes(char* data, size_t size, std::vector<Uni
   return {};
 }
 
-Result<ChildFrame> ChildChannel::Receive(MonotonicTime deadline) {
+Result<ChildFrame> ChildChannel::Receive(MonotonicTime deadline, const Postpone& postpone) {
+  Patience patience{deadline, postpone};
   ChildFrame frame;
   char bytes[kChildHeaderBytes];
-  HONE_TRY(ReceiveBytes(bytes, sizeof bytes, &frame.fds, kChildFdLimit, deadline));
+  HONE_TRY(ReceiveBytes(bytes, sizeof bytes, &frame.fds, kChildFdLimit, patience));
   ChildHeader header = HONE_TRY(DecodeChildHeader({bytes, sizeof bytes}));
   frame.type = header.type;
   frame.id = header.id;
@@ -186,7 +194,7 @@ Result<ChildFrame> ChildChannel::Receive(MonotonicTime deadline) {
   for (size_t done = 0; done < header.length;) {
     size_t piece = std::min<size_t>(header.length - done, 1 << 20);
     frame.body.resize(done + piece);
-    HONE_TRY(ReceiveBytes(frame.body.data() + done, piece, &frame.fds, header.fds, deadline));
+    HONE_TRY(ReceiveBytes(frame.body.data() + done, piece, &frame.fds, header.fds, patience));
     done += piece;
   }
   if (frame.fds.size() != header.fds)

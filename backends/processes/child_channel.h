@@ -9,6 +9,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +65,9 @@ struct ChildHeader {
 std::array<char, kChildHeaderBytes> EncodeChildHeader(const ChildHeader& header);
 Result<ChildHeader> DecodeChildHeader(std::string_view bytes);  // kCorrupt. REQUIRES: kChildHeaderBytes of them
 
+// Asked when a deadline has come: a later one, or nullopt if that was it. May take its time.
+using Postpone = std::function<std::optional<MonotonicTime>()>;
+
 // One end of a socket pair. One thread at a time may send, and one receive.
 class ChildChannel {
  public:
@@ -76,19 +81,23 @@ class ChildChannel {
 
   // kUnavailable: the other side is gone; kTimeout; kIo; kLimit above kChildBodyLimit.
   Result<void> Send(ChildMessage type, uint64_t id, std::string_view body, const std::vector<int>& fds,
-                    MonotonicTime deadline);
+                    MonotonicTime deadline, const Postpone& postpone = {});
   // Waits for the next frame. kUnavailable: the other side is gone; kTimeout: not all of it came until the deadline
   // (the channel is of no use afterwards if a part of it came); kCorrupt: not a frame, or one with more descriptors
   // than it announced, which are closed as they come; kLimit: we have no descriptor free for what came with it.
-  Result<ChildFrame> Receive(MonotonicTime deadline);
+  Result<ChildFrame> Receive(MonotonicTime deadline, const Postpone& postpone = {});
 
   int fd() const { return socket_.get(); }  // that it receives from
   explicit operator bool() const { return static_cast<bool>(socket_); }
 
  private:
-  static Result<void> WaitFor(int fd, short events, MonotonicTime deadline);
-  Result<void> ReceiveBytes(char* data, size_t size, std::vector<UniqueFd>* fds, size_t most_fds,
-                            MonotonicTime deadline);
+  // A deadline, and who may postpone it.
+  struct Patience {
+    MonotonicTime deadline;
+    const Postpone& postpone;
+  };
+  static Result<void> WaitFor(int fd, short events, Patience& patience);
+  Result<void> ReceiveBytes(char* data, size_t size, std::vector<UniqueFd>* fds, size_t most_fds, Patience& patience);
   UniqueFd socket_;
   UniqueFd out_;  // none: the socket, both ways
 };

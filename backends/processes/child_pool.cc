@@ -143,24 +143,40 @@ Result<void> ChildPool::TryToStart(Child& child) {
   return {};
 }
 
+// The child that suits best of those that are free and not to be waited for; it is leased from then on.
+Result<ChildPool::Child*> ChildPool::AwaitFree(MonotonicTime deadline, const std::stop_token& stop,
+                                               std::optional<uint32_t> user) {
+  MutexLock lock(mutex_);
+  while (true) {
+    if (shut_down_) return Error{ErrorKind::kUnavailable, fmt::format("the {}s are shut down", options_.name), ""};
+    if (stop.stop_requested()) return GivenUp();
+    const MonotonicTime now = std::chrono::steady_clock::now();
+    // Of those that are equally strange one that answers, rather than one that has died since it last did.
+    const auto order = [&](const Child& child) { return std::pair(child.Strangeness(user), child.deaths); };
+    Child* best = nullptr;
+    MonotonicTime next = MonotonicTime::max();  // one that keeps dying may be started again then
+    for (const auto& child : children_) {
+      if (child->leased) continue;
+      if (child->not_before > now)
+        next = std::min(next, child->not_before);
+      else if (best == nullptr || order(*child) < order(*best))
+        best = child.get();
+    }
+    if (best != nullptr) {
+      best->leased = true;
+      return best;
+    }
+    if (now >= deadline)
+      return NoneInTime(next == MonotonicTime::max()
+                            ? fmt::format("all {} {}s are busy", children_.size(), options_.name)
+                            : fmt::format("the {} keeps dying and is being restarted", options_.name));
+    released_.WaitFor(mutex_, std::min<MonotonicTime::duration>(std::min(deadline, next) - now, kLongWait), stop);
+  }
+}
+
 Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::stop_token& stop,
                                             MonotonicTime born_after, std::optional<uint32_t> user) {
-  Child* found = nullptr;
-  {
-    MutexLock lock(mutex_);
-    while (true) {
-      if (shut_down_) return Error{ErrorKind::kUnavailable, fmt::format("the {}s are shut down", options_.name), ""};
-      if (stop.stop_requested()) return GivenUp();
-      const auto order = [&](const Child& child) { return std::pair(child.not_before, child.Strangeness(user)); };
-      for (const auto& child : children_)
-        if (!child->leased && (found == nullptr || order(*child) < order(*found))) found = child.get();
-      if (found != nullptr) break;
-      auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= left.zero()) return NoneInTime(fmt::format("all {} {}s are busy", children_.size(), options_.name));
-      released_.WaitFor(mutex_, std::min<MonotonicTime::duration>(left, kLongWait), stop);
-    }
-    found->leased = true;
-  }
+  Child* found = HONE_TRY(AwaitFree(deadline, stop, user));
   Lease lease(*this, *found);
   std::erase_if(found->dying, [](Subprocess& process) { return process.HasEnded(); });
   bool has_ended = false;  // killed while it was idle: for want of memory, or by hand
@@ -192,16 +208,6 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::s
     return lease;
   }
 
-  MonotonicTime now = std::chrono::steady_clock::now();
-  if (found->not_before > now) {
-    MutexLock lock(mutex_);
-    while (!shut_down_ && !stop.stop_requested() &&
-           (now = std::chrono::steady_clock::now()) < std::min(found->not_before, deadline))
-      released_.WaitFor(mutex_, std::min(found->not_before, deadline) - now, stop);
-    if (stop.stop_requested()) return GivenUp();
-    if (now < found->not_before)
-      return NoneInTime(fmt::format("the {} keeps dying and is being restarted", options_.name));
-  }
   if (Result<void> started = StartChild(*found); !started) {
     found->not_before = std::chrono::steady_clock::now() + Backoff(++found->deaths + 1);
     return std::move(started).error();
@@ -316,12 +322,14 @@ class ChildPool::CutOnStop {
 ChildPool::Lease::Lease(Lease&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
       child_(std::exchange(other.child_, nullptr)),
-      killed_at_(other.killed_at_) {}
+      killed_at_(other.killed_at_),
+      has_failed_to_start_(other.has_failed_to_start_) {}
 
 ChildPool::Lease& ChildPool::Lease::operator=(Lease&& other) noexcept {
   std::swap(pool_, other.pool_);
   std::swap(child_, other.child_);
   std::swap(killed_at_, other.killed_at_);
+  std::swap(has_failed_to_start_, other.has_failed_to_start_);
   return *this;
 }
 
@@ -348,7 +356,7 @@ Result<uint64_t> ChildPool::Lease::Send(ChildMessage type, std::string_view body
   }
   Result<void> sent = [&] {
     CutOnStop cut(*pool_, *child_, stop);
-    return child_->channel.Send(type, id, body, fds, deadline);
+    return child_->channel.Send(type, id, body, fds, deadline, PastPauses(deadline, stop));
   }();
   if (stop.stop_requested()) return GiveUp();
   if (sent) return id;
@@ -357,11 +365,22 @@ Result<uint64_t> ChildPool::Lease::Send(ChildMessage type, std::string_view body
   return Discard(sent.error().kind, fmt::format("the {} does not take its message", pool_->options_.name));
 }
 
+// A pause that began before the deadline has come is waited for, and is no time of the child's.
+Postpone ChildPool::Lease::PastPauses(MonotonicTime deadline, const std::stop_token& stop) const {
+  return [pool = pool_, deadline, &stop, paused = pool_->PausedSoFar()]() mutable -> std::optional<MonotonicTime> {
+    if (pool->PausedSoFar() == paused) return std::nullopt;
+    pool->AwaitResume(stop);
+    const MonotonicTime::duration now = pool->PausedSoFar();
+    return deadline += now - std::exchange(paused, now);
+  };
+}
+
 // The next frame but what the child says of itself.
-Result<ChildFrame> ChildPool::Lease::ReceiveAnswer(MonotonicTime deadline, const std::stop_token& stop) {
+Result<ChildFrame> ChildPool::Lease::ReceiveAnswer(MonotonicTime deadline, const std::stop_token& stop,
+                                                   const Postpone& postpone) {
   while (true) {
     CutOnStop cut(*pool_, *child_, stop);
-    Result<ChildFrame> frame = child_->channel.Receive(deadline);
+    Result<ChildFrame> frame = child_->channel.Receive(deadline, postpone);
     if (!frame || frame->type != ChildMessage::kConfined) return frame;
     MutexLock lock(pool_->mutex_);
     if (!pool_->Hear(*child_, *frame)) return frame;
@@ -369,30 +388,20 @@ Result<ChildFrame> ChildPool::Lease::ReceiveAnswer(MonotonicTime deadline, const
 }
 
 Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline, const std::stop_token& stop) {
-  MonotonicTime::duration paused = pool_->PausedSoFar();
-  while (true) {
-    if (!child_->process)
-      return Error{ErrorKind::kUnavailable, fmt::format("the {} is gone", pool_->options_.name), ""};
-    Result<ChildFrame> frame = ReceiveAnswer(deadline, stop);
-    if (stop.stop_requested()) return GiveUp();
-    if (frame && frame->id == id) {
-      child_->deaths = 0;
-      return frame;
-    }
-    if (frame) return Reject(fmt::format("the {} answered a question that nobody asked", pool_->options_.name));
-    switch (frame.error().kind) {
-      case ErrorKind::kUnavailable: return Died();
-      case ErrorKind::kTimeout:
-        if (pool_->PausedSoFar() > paused) {
-          pool_->AwaitResume(stop);
-          const MonotonicTime::duration now = pool_->PausedSoFar();
-          deadline += now - std::exchange(paused, now);
-          continue;
-        }
-        return Discard(ErrorKind::kTimeout, fmt::format("the {} did not answer in time", pool_->options_.name));
-      case ErrorKind::kLimit: return Discard(ErrorKind::kLimit, frame.error().message);
-      default: return Reject(fmt::format("the {} answered garbage: {}", pool_->options_.name, frame.error().message));
-    }
+  if (!child_->process) return Error{ErrorKind::kUnavailable, fmt::format("the {} is gone", pool_->options_.name), ""};
+  Result<ChildFrame> frame = ReceiveAnswer(deadline, stop, PastPauses(deadline, stop));
+  if (stop.stop_requested()) return GiveUp();
+  if (frame && frame->id == id) {
+    child_->deaths = 0;
+    return frame;
+  }
+  if (frame) return Reject(fmt::format("the {} answered a question that nobody asked", pool_->options_.name));
+  switch (frame.error().kind) {
+    case ErrorKind::kUnavailable: return Died();
+    case ErrorKind::kTimeout:
+      return Discard(ErrorKind::kTimeout, fmt::format("the {} did not answer in time", pool_->options_.name));
+    case ErrorKind::kLimit: return Discard(ErrorKind::kLimit, frame.error().message);
+    default: return Reject(fmt::format("the {} answered garbage: {}", pool_->options_.name, frame.error().message));
   }
 }
 
@@ -404,7 +413,7 @@ Result<ChildFrame> ChildPool::Lease::Call(ChildMessage type, std::string_view bo
 
 void ChildPool::Lease::Abandon(uint64_t id) {
   if (!child_->process) return;
-  Result<ChildFrame> frame = ReceiveAnswer(std::chrono::steady_clock::now(), {});
+  Result<ChildFrame> frame = ReceiveAnswer(std::chrono::steady_clock::now(), {}, {});
   if (!frame || frame->id != id) GiveUp();
 }
 
@@ -412,7 +421,12 @@ Error ChildPool::Lease::Died() {
   if (pool_->IsShutDown()) return Discard(ErrorKind::kUnavailable, "");
   pool_->Disown(*child_);
   std::optional<ExitStatus> own = child_->process->Wait(std::chrono::steady_clock::now() + kReapTime);
-  if (own && IsFromOutside(own->signal)) killed_at_ = std::chrono::steady_clock::now();
+  if (own && IsFromOutside(own->signal)) {
+    killed_at_ = std::chrono::steady_clock::now();
+  } else {
+    MutexLock lock(pool_->mutex_);
+    has_failed_to_start_ = !child_->has_reported;
+  }
   ExitStatus status = child_->process->Kill();
   return Discard(ErrorKind::kUnavailable, fmt::format("the {} died: {}", pool_->options_.name, status.Text()));
 }

@@ -61,11 +61,15 @@ class ChildPool {
     // It was ended by somebody else: by hand, or for want of memory. What it was asked is not to blame.
     bool was_killed() const { return killed_at_ != MonotonicTime(); }
     MonotonicTime killed_at() const { return killed_at_; }  // when that was found out
+    // It ended by itself before it said what holds it, as one does that finds no process or memory to start with. It
+    // has read nothing of what it was asked.
+    bool has_failed_to_start() const { return has_failed_to_start_; }
 
    private:
     friend class ChildPool;
     Lease(ChildPool& pool, Child& child) : pool_(&pool), child_(&child) {}
-    Result<ChildFrame> ReceiveAnswer(MonotonicTime deadline, const std::stop_token& stop);
+    Postpone PastPauses(MonotonicTime deadline, const std::stop_token& stop) const;
+    Result<ChildFrame> ReceiveAnswer(MonotonicTime deadline, const std::stop_token& stop, const Postpone& postpone);
     Error Died();
     Error GiveUp();
     Error Discard(ErrorKind kind, std::string message);
@@ -73,6 +77,7 @@ class ChildPool {
     ChildPool* pool_ = nullptr;
     Child* child_ = nullptr;
     MonotonicTime killed_at_{};
+    bool has_failed_to_start_ = false;
   };
 
   // Starts the children. kIo, kNotFound.
@@ -108,6 +113,7 @@ class ChildPool {
   explicit ChildPool(ChildPoolOptions options);
   Result<void> StartChild(Child& child);
   Result<void> TryToStart(Child& child);
+  Result<Child*> AwaitFree(MonotonicTime deadline, const std::stop_token& stop, std::optional<uint32_t> user);
   Error NoneInTime(std::string what_kept_them) const HONE_REQUIRES(mutex_);
   void Release(Child& child);
   void Disown(Child& child);
