@@ -97,6 +97,7 @@ Result<BuiltArtifact> BuilderPool::Impl::Build(const BuildRequest& request, Mono
   ChildFrame frame = HONE_TRY(Ask(ChildMessage::kBuild, ChildMessage::kBuilt, request, deadline, stop));
   BuiltArtifact artifact;
   BuiltReply reply = HONE_TRY(DecodeBuilt(frame.body));
+  if (!AreTimes(reply.times)) return Error{ErrorKind::kCorrupt, "a time that is none", ""};
   artifact.schedule = std::move(reply.schedule);
   artifact.times = reply.times;
   artifact.object = HONE_TRY(SealedMemfd::Adopt(std::move(frame.fds[0]), static_cast<size_t>(options.object_bytes)));

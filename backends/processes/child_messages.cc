@@ -1,6 +1,7 @@
 #include "backends/processes/child_messages.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "backends/processes/child_channel.h"
 #include "backends/runner/candidate_spec.h"
@@ -18,6 +19,11 @@ using Microseconds = std::chrono::microseconds;
 Result<int64_t> ReadDuration(ByteReader& reader) {
   int64_t value = HONE_TRY(reader.SignedVarint());
   return std::clamp<int64_t>(value, 0, int64_t{86'400} * 1'000'000);
+}
+
+bool AreTimesOfADay(std::initializer_list<double> times) {
+  constexpr double kDay = 86'400e6;
+  return std::all_of(times.begin(), times.end(), [](double us) { return us >= 0 && us <= kDay; });
 }
 
 Result<int> ReadCount(ByteReader& reader, int limit) {
@@ -64,6 +70,16 @@ Result<BuiltReply> DecodeBuilt(std::string_view body) {
   HONE_TRY(reader.Finish());
   return reply;
 }
+
+bool AreTimes(const BuildTimes& t) {
+  return AreTimesOfADay({t.parse, t.schedule, t.lower, t.emit, t.optimize, t.codegen, t.link});
+}
+
+bool AreTimes(const CheckReport& report) {
+  return AreTimesOfADay({report.first_run_us, report.time_us, report.pack_us, report.check_us, report.prepare_us});
+}
+
+bool AreTimes(const RunTiming& timing) { return AreTimesOfADay({timing.median_us, timing.min_us, timing.spread_us}); }
 
 void WriteSizes(ByteWriter& writer, const std::vector<int64_t>& sizes) {
   writer.Varint(sizes.size());

@@ -22,6 +22,12 @@ struct BuiltReply {
 std::string EncodeBuilt(const BuiltReply& reply);
 Result<BuiltReply> DecodeBuilt(std::string_view body);
 
+// Whether the times that somebody says it took are numbers of microseconds within a day. They are added up, and become
+// whole numbers of nanoseconds.
+bool AreTimes(const BuildTimes& times);
+bool AreTimes(const CheckReport& report);
+bool AreTimes(const RunTiming& timing);
+
 std::string EncodeCheckOptions(const CheckOptions& options);
 Result<CheckOptions> DecodeCheckOptions(std::string_view body);
 std::string EncodeCheckReport(const CheckReport& report);

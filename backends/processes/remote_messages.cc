@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 
+#include "backends/processes/child_messages.h"
 #include "base/bytes.h"
 #include "base/generated_code.h"
 
@@ -19,10 +19,6 @@ constexpr size_t kShown = 400;  // of a stranger's words
 constexpr double kMostFlopsPerUs = 5e7;
 // Our clock and the device's are two, and so are the moments at which they are read.
 constexpr double kClockError = 1.05, kClockErrorUs = 1'000;
-
-bool AreTimes(std::initializer_list<double> values) {
-  return std::all_of(values.begin(), values.end(), [](double us) { return std::isfinite(us) && us >= 0; });
-}
 
 Error Untrue(std::string why) { return {ErrorKind::kCorrupt, "what it says cannot be: " + std::move(why), ""}; }
 
@@ -88,8 +84,7 @@ std::string Printable(std::string_view text) {
 Error Printable(Error error) { return {error.kind, Printable(error.message), Printable(error.where)}; }
 
 Result<void> CheckPlausible(const CheckReport& report, const CheckOptions& asked, double elapsed_us) {
-  if (!AreTimes({report.first_run_us, report.time_us, report.pack_us, report.check_us, report.prepare_us}))
-    return Untrue("a time that is none");
+  if (!AreTimes(report)) return Untrue("a time that is none");
   const double most_us = elapsed_us * kClockError + kClockErrorUs;
   if (report.first_run_us + report.pack_us > most_us || report.check_us > most_us || report.time_us > most_us)
     return Untrue(
@@ -102,8 +97,8 @@ Result<void> CheckPlausible(const CheckReport& report, const CheckOptions& asked
 }
 
 Result<void> CheckPlausible(const RunTiming& timing, const TimeOptions& asked, double flops, double elapsed_us) {
-  if (!AreTimes({timing.median_us, timing.min_us, timing.spread_us}) || timing.median_us <= 0 ||
-      timing.min_us > timing.median_us || timing.samples <= 0 || timing.calls_per_sample <= 0)
+  if (!AreTimes(timing) || timing.median_us <= 0 || timing.min_us > timing.median_us || timing.samples <= 0 ||
+      timing.calls_per_sample <= 0)
     return Untrue("a time that is none");
   const double calls = static_cast<double>(timing.samples) * timing.calls_per_sample;
   if (timing.min_us * calls > elapsed_us * kClockError + kClockErrorUs || timing.median_us > elapsed_us * kClockError)

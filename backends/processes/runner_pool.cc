@@ -66,6 +66,8 @@ MonotonicTime RunnerPool::Prepared::killed_at() const { return lease_->child.kil
 
 namespace {
 
+constexpr char kNoTime[] = "the runner answered with a time that is none";
+
 // What all runners of this process lock in turn to take memory. Stays open for good.
 Result<int> MemoryTurnFile() {
   static Mutex mutex;
@@ -126,6 +128,7 @@ Result<CheckReport> RunnerPool::Check(Prepared& prepared, const SealedMemfd& art
                                                    EncodeCheckOptions(options), artifact, deadline));
   Result<CheckReport> report = DecodeCheckReport(body);
   if (!report) return prepared.lease_->child.Reject(report.error().message);
+  if (!AreTimes(*report)) return prepared.lease_->child.Reject(kNoTime);
   ++(report->verified() ? impl_->checked : impl_->refused);
   return report;
 }
@@ -136,6 +139,7 @@ Result<RunTiming> RunnerPool::Time(Prepared& prepared, const SealedMemfd& artifa
       prepared.lease_->Ask(ChildMessage::kTime, ChildMessage::kTimed, EncodeTimeOptions(options), artifact, deadline));
   Result<RunTiming> timing = DecodeTiming(body);
   if (!timing) return prepared.lease_->child.Reject(timing.error().message);
+  if (!AreTimes(*timing)) return prepared.lease_->child.Reject(kNoTime);
   return timing;
 }
 

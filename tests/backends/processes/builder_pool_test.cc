@@ -56,6 +56,7 @@ TEST_F(FakeBuilder, GarbageIsRefused) {
   ExpectFailure("wrong-type", ErrorKind::kBuildFailed, "answered another question");
   ExpectFailure("no-object", ErrorKind::kBuildFailed, "answered another question");
   ExpectFailure("bad-body", ErrorKind::kBuildFailed, "the builder's answer", false);
+  ExpectFailure("no-time", ErrorKind::kBuildFailed, "the builder's answer: a time that is none", false);
 }
 
 TEST_F(FakeBuilder, BuildsForOneUserAlone) {

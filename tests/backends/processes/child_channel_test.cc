@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <limits>
 #include <thread>
 
 #include "backends/processes/child_messages.h"
@@ -144,6 +145,31 @@ TEST(ChildMessages, DecodeWhatWasEncodedAndNothingElse) {
   TestCodec(TimeOptions{}, EncodeTimeOptions, DecodeTimeOptions);
   RunTiming timing{1, 2, 3, 4, 5, 6, 7, "protocol"};
   TestCodec(timing, EncodeTiming, DecodeTiming);
+}
+
+// They are added up and made whole numbers of nanoseconds.
+TEST(ChildMessages, TimesAreNumbersWithinADay) {
+  for (double time : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), -1.0, 1e12}) {
+    for (double BuildTimes::* field : {&BuildTimes::parse, &BuildTimes::codegen, &BuildTimes::link}) {
+      BuildTimes times;
+      EXPECT_TRUE(AreTimes(times));
+      times.*field = time;
+      EXPECT_FALSE(AreTimes(times)) << time;
+    }
+    for (double CheckReport::* field : {&CheckReport::first_run_us, &CheckReport::time_us, &CheckReport::pack_us,
+                                        &CheckReport::check_us, &CheckReport::prepare_us}) {
+      CheckReport report;
+      EXPECT_TRUE(AreTimes(report));
+      report.*field = time;
+      EXPECT_FALSE(AreTimes(report)) << time;
+    }
+    for (double RunTiming::* field : {&RunTiming::median_us, &RunTiming::min_us, &RunTiming::spread_us}) {
+      RunTiming timing;
+      EXPECT_TRUE(AreTimes(timing));
+      timing.*field = time;
+      EXPECT_FALSE(AreTimes(timing)) << time;
+    }
+  }
 }
 
 TEST(ChildMessages, ErrorsRoundTrip) {

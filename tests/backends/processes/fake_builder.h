@@ -11,6 +11,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -64,6 +65,12 @@ inline void Act(ChildChannel& channel, const ChildFrame& frame) {
     RawWrite(header.data(), header.size());
   }
   if (act == "bad-body") (void)channel.Send(ChildMessage::kBuilt, frame.id, "\xff\xff\xff", {0}, MonotonicTime::max());
+  if (act == "no-time") {
+    BuiltReply reply;
+    reply.times.link = std::numeric_limits<double>::quiet_NaN();
+    Result<SealedMemfd> object = SealedMemfd::Create(AsBytes(ReadFile(request.schedule)));
+    (void)channel.Send(ChildMessage::kBuilt, frame.id, EncodeBuilt(reply), {object->fd()}, MonotonicTime::max());
+  }
   if (act == "no-object") (void)channel.Send(ChildMessage::kBuilt, frame.id, EncodeBuilt({}), {}, MonotonicTime::max());
   if (act == "wrong-type") (void)channel.Send(ChildMessage::kChecked, frame.id, "", {}, MonotonicTime::max());
   if (act == "other-id") Reply(channel, frame.id + 7, 0);
