@@ -47,10 +47,13 @@ CandidateStatus* status = nullptr;  // of this process
   __builtin_unreachable();
 }
 
-[[noreturn]] void FailSetup(const char* what, const char* why) {
-  if (status != nullptr) std::snprintf(status->setup_error, sizeof status->setup_error, "%s: %s", what, why);
-  Exit(kExitSetup);
+[[noreturn]] void ExitSaying(int code, const char* what, const char* why) {
+  std::snprintf(status->setup_error, sizeof status->setup_error, "%s: %s", what, why);
+  Exit(code);
 }
+
+// For want of something that another run may find.
+[[noreturn]] void FailSetup(const char* what, const char* why) { ExitSaying(kExitSetup, what, why); }
 
 // Records the first fault and ends the process. Runs on the thread's alternate stack, under the filter; a sanitizer
 // would have something to say about both.
@@ -108,20 +111,23 @@ const SeccompFilter& CandidateFilter() {
   return filter;
 }
 
-void Limit(__rlimit_resource resource, uint64_t value) {
-  struct rlimit limit{value, value};
+void Limit(__rlimit_resource resource, uint64_t value, uint64_t hard) {
+  struct rlimit limit{value, hard};
   ::setrlimit(resource, &limit);
 }
 
 void LimitResources(const CandidateSpec& spec) {
-  Limit(RLIMIT_CORE, 0);
+  Limit(RLIMIT_CORE, 0, 0);
   uint64_t seconds = static_cast<uint64_t>(spec.limit_ns / 1'000'000'000) + 2;
-  Limit(RLIMIT_CPU, seconds * static_cast<uint64_t>(spec.workers));  // the launcher's clock comes first
+  // The launcher's clock comes first. SIGXCPU says that it was this limit; at the hard one the kernel sends SIGKILL, as
+  // others do who want the memory.
+  seconds *= static_cast<uint64_t>(spec.workers);
+  Limit(RLIMIT_CPU, seconds, seconds + 2);
   if (kShadowMemory) return;
   uint64_t bytes = (uint64_t{512} << 20) + static_cast<uint64_t>(spec.workers) * (4 << 20) + spec.workspace;
   for (const BufferPlan& plan : spec.operands) bytes += plan.pages() * kPageBytes + 2 * kGuardBytes;
   for (uint64_t packed : spec.packed) bytes += packed + 2 * kGuardBytes;
-  Limit(RLIMIT_AS, bytes);
+  Limit(RLIMIT_AS, bytes, bytes);
 }
 
 // What the entry gets, and the packing that comes first.
@@ -172,11 +178,12 @@ void MapBuffers(const CandidateSpec& spec, int arena_fd, Call& call) {
 void LoadCode(int artifact_fd, Call& call) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", artifact_fd);
+  errno = 0;
   void* library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) FailSetup("loading the code", ::dlerror());
+  if (library == nullptr) ExitSaying(errno == ENOMEM ? kExitSetup : kExitRefused, "loading the code", ::dlerror());
   call.entry = reinterpret_cast<hone_entry_fn>(::dlsym(library, kEntryName));
   call.pack = reinterpret_cast<hone_pack_fn>(::dlsym(library, kPackName));
-  if (call.entry == nullptr) FailSetup("loading the code", "no hone_entry");
+  if (call.entry == nullptr) ExitSaying(kExitRefused, "loading the code", "no hone_entry");
 }
 
 // Rounding, flush-to-zero, exception masks and the rest of ModeChange, as they are now.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 
 #include "base/clock.h"
@@ -57,7 +58,10 @@ bool CandidateThreads::Start(int32_t workers, void (*prepare_thread)()) {
       start.run(start.threads, start.worker);
       return nullptr;
     };
-    if (::pthread_create(&thread, &attributes, run, start) != 0) return false;
+    if (const int code = ::pthread_create(&thread, &attributes, run, start); code != 0) {
+      errno = code;
+      return false;
+    }
   }
   ::pthread_attr_destroy(&attributes);
   while (ready_.load(std::memory_order_acquire) < workers - 1) ::sched_yield();

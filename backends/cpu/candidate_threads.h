@@ -13,7 +13,7 @@ class CandidateThreads {
   using Body = void (*)(int64_t begin, int64_t end, int32_t worker, void* ctx);
 
   // Starts workers-1 threads, each of which calls `prepare_thread` first; returns when all have. False if one could not
-  // be started.
+  // be started; errno says why.
   bool Start(int32_t workers, void (*prepare_thread)());
 
   // hone_env::parallel_for. Loops within loops run on the thread that asks.

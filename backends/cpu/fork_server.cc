@@ -15,6 +15,7 @@
 #include "backends/processes/child_channel.h"
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/start_thread.h"
 #include "ir/native_artifact.h"
 
 namespace hone {
@@ -78,7 +79,7 @@ LaunchOutcome Await(pid_t child, int64_t limit_ns) {
     }
     Result<void> sent;
     if (child < 0)
-      sent = channel.Send(ChildMessage::kError, frame->id, EncodeError(ErrnoError(errno, "fork")), {},
+      sent = channel.Send(ChildMessage::kError, frame->id, EncodeError(NoTask("process", errno)), {},
                           MonotonicTime::max());
     else
       sent = channel.Send(ChildMessage::kLaunched, frame->id, EncodeOutcome(Await(child, spec->limit_ns)), {},
@@ -127,7 +128,7 @@ Result<std::unique_ptr<Launcher>> StartForkServer() {
   auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
   pid_t runner = ::getpid();
   pid_t child = ::fork();
-  if (child < 0) return ErrnoError(errno, "fork");
+  if (child < 0) return NoTask("process", errno);
   if (child == 0) {
     TieTo(runner);
     // Nothing but its channel: nothing that a candidate could write to by an oversight of ours.

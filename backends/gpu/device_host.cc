@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 #include "base/unique_fd.h"
 #include "ir/device_artifact.h"
 
@@ -154,7 +155,7 @@ class DeviceHost {
     auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
     const pid_t host = ::getpid();
     const pid_t child = ::fork();
-    if (child < 0) return ErrnoError(errno, "fork");
+    if (child < 0) return NoTask("process", errno);
     if (child == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != host) ::_exit(127);

@@ -149,9 +149,11 @@ class DeviceProcess {
     ::munmap(shared->base, shared->size);
     if (ran) return kExitDone;
     if (!is_setup) return kExitMisdeed;
-    return ran.error().kind == ErrorKind::kRunFailed ? kExitDriver
-           : ran.error().kind == ErrorKind::kLimit   ? kExitLimit
-                                                     : kExitSetup;
+    switch (ran.error().kind) {
+      case ErrorKind::kRunFailed: return kExitDriver;
+      case ErrorKind::kLimit: return kExitLimit;
+      default: return kExitRefused;
+    }
   }
 
  private:

@@ -41,10 +41,12 @@ Result<Answer> HeldRunner::Ask(const Question& ask) {
       return answer;
     }
     killed_at = prepared_->killed_at();
+    const bool is_to_blame = !prepared_->has_failed_to_start();
     prepared_.reset();
     if (++lost_ >= kMostLost)
       return Error{ErrorKind::kUnavailable,
                    fmt::format("{} runners in a row were lost: {}", lost_, answer.error().message), ""};
+    if (again && !is_to_blame) return answer;
     if (again) return Error{ErrorKind::kRunFailed, "two runners were lost with it: " + answer.error().message, ""};
   }
   HONE_CHECK(false);

@@ -21,7 +21,8 @@ class HeldRunner {
                                                   std::stop_token stop = {});
 
   // As RunnerPool's, on another runner if the first is lost, since most are lost for reasons of their own (killed, or
-  // starved of memory): kRunFailed if that one is lost, too. kUnavailable: runners are lost whatever they are asked.
+  // starved of memory): kRunFailed if that one is lost, too. kUnavailable: runners are lost whatever they are asked, or
+  // do not start.
   Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options);
   Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options);
 

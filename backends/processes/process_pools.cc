@@ -45,9 +45,9 @@ class RunnerReference : public WorkerPools::Reference {
                                 WorkerPools::Deadline deadline) {
     was_refused_ = !prepared_;
     if (!prepared_) prepared_ = HONE_TRY(pool_.Prepare(kernel_, deadline, stop_, killed_at_));
-    was_refused_ = false;
     Result<CheckReport> report = pool_.Check(*prepared_, artifact, options, deadline);
     killed_at_ = prepared_->killed_at();
+    was_refused_ = prepared_->has_failed_to_start();
     if (prepared_->lost()) prepared_.reset();
     return report;
   }
@@ -56,7 +56,7 @@ class RunnerReference : public WorkerPools::Reference {
   const std::string kernel_;
   std::optional<RunnerPool::Prepared> prepared_;
   const std::stop_token stop_;
-  bool was_refused_ = false;   // there was no runner to be had
+  bool was_refused_ = false;   // there was no runner to be had, or none that started
   MonotonicTime killed_at_{};  // when somebody else ended the last one
 };
 

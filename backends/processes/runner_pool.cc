@@ -63,6 +63,7 @@ RunnerPool::Prepared& RunnerPool::Prepared::operator=(Prepared&&) noexcept = def
 RunnerPool::Prepared::~Prepared() = default;
 bool RunnerPool::Prepared::lost() const { return !lease_->child.alive(); }
 MonotonicTime RunnerPool::Prepared::killed_at() const { return lease_->child.killed_at(); }
+bool RunnerPool::Prepared::has_failed_to_start() const { return lease_->child.has_failed_to_start(); }
 
 namespace {
 

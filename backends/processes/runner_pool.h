@@ -109,7 +109,8 @@ class RunnerPool {
 
     // Its runner died or was given up, and the kernel with it: prepare it again.
     bool lost() const;
-    MonotonicTime killed_at() const;  // when somebody else ended the runner; MonotonicTime(): nobody did
+    MonotonicTime killed_at() const;   // when somebody else ended the runner; MonotonicTime(): nobody did
+    bool has_failed_to_start() const;  // that is why it is lost: nothing of the kernel's or an artifact's
 
    private:
     friend class RunnerPool;
@@ -129,7 +130,8 @@ class RunnerPool {
                            MonotonicTime born_after = {});
 
   // Runs and compares. The report tells of the artifact; errors are about the attempt: kInvalid, kUnsupported, kLimit
-  // (the kernel cannot be checked), kTimeout (no answer until `deadline`; the runner is replaced), kUnavailable.
+  // (the kernel cannot be checked), kTimeout (no answer until `deadline`; the runner is replaced), kUnavailable, kBusy
+  // (it was run twice, and both times killed from outside, or there was no process, thread or memory to start it).
   Result<CheckReport> Check(Prepared& prepared, const SealedMemfd& artifact, const CheckOptions& options,
                             MonotonicTime deadline);
 

@@ -30,7 +30,8 @@ class WorkerPools {
    public:
     virtual ~Reference() = default;
     // As RunnerPool::Check, on another runner if the first is lost: most are for reasons of their own (killed, or
-    // starved of memory). kRunFailed if that one is lost, too: the artifact is at fault.
+    // starved of memory). kRunFailed if that one is lost, too: the artifact is at fault. kUnavailable if it did not get
+    // so far as to read it.
     virtual Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options, Deadline deadline) = 0;
   };
 

@@ -101,10 +101,11 @@ struct CandidateStatus {
 inline constexpr size_t kStatusBytes = (sizeof(CandidateStatus) + kPageBytes - 1) / kPageBytes * kPageBytes;
 
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitSetup = 90;    // setup_error says why
+inline constexpr int kExitSetup = 90;    // before it ran, there was no memory or thread for it: setup_error says which
 inline constexpr int kExitFault = 91;    // fault_… say what
 inline constexpr int kExitMisdeed = 92;  // setup_error says what it did
 inline constexpr int kExitDriver = 93;   // before it ran, the device or its driver failed: setup_error says how
 inline constexpr int kExitLimit = 94;    // setup_error says what it takes more of than there is
+inline constexpr int kExitRefused = 95;  // setup_error says why such code cannot be started
 
 }  // namespace hone

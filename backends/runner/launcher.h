@@ -30,7 +30,8 @@ class Launcher {
   // The manifest of an artifact that may be run here: as Backend::OpenArtifact.
   virtual Result<Manifest> Admit(const SealedMemfd& artifact) const = 0;
 
-  // Runs one candidate to its end, with its operands in that arena. kUnavailable: who runs them died.
+  // Runs one candidate to its end, with its operands in that arena. kUnavailable: who runs them died. kBusy: the system
+  // has no process for it.
   virtual Result<LaunchOutcome> Run(const CandidateSpec& spec, const SealedMemfd& artifact, int arena_fd) = 0;
 
   virtual const Confinement& confinement() const = 0;  // of who runs them

@@ -16,6 +16,7 @@ namespace hone {
 namespace {
 
 constexpr int kMaxWorkers = 256;
+constexpr double kLongestNs = 3'600e9;  // an hour
 
 #if defined(__x86_64__)
 constexpr const char* kVectorControl = "MXCSR";
@@ -136,6 +137,21 @@ std::string Describe(const ModeChange& mode) {
   return fmt::format("it left floating-point mode bits changed: {} {:#x}", kVectorControl, mode.vector_control);
 }
 
+std::string SetupError(const CandidateStatus& status) {
+  return std::string(status.setup_error, ::strnlen(status.setup_error, sizeof status.setup_error));
+}
+
+// How it was ended, or kept from starting, by what is not its doing; nullopt if it was not.
+std::optional<Error> Misfortune(const LaunchOutcome& outcome, const CandidateStatus& status, const Workload& workload) {
+  if (outcome.timed_out) return std::nullopt;
+  if (outcome.status.signal == SIGKILL)
+    return Error{ErrorKind::kBusy,
+                 "killed from outside, most likely for want of memory, " + Doing(status, workload) + "; try again", ""};
+  if (outcome.status.signal == 0 && outcome.status.code == kExitSetup && status.stage.load() == RunStage::kSetup)
+    return Error{ErrorKind::kBusy, "it could not be started: " + SetupError(status) + "; try again", ""};
+  return std::nullopt;
+}
+
 // Why the run does not count; nullopt if it went through. Everything in `status` may have been scribbled on.
 std::optional<Error> Verdict(const LaunchOutcome& outcome, const CandidateStatus& status, const Workload& workload,
                              int64_t limit_ns) {
@@ -144,12 +160,10 @@ std::optional<Error> Verdict(const LaunchOutcome& outcome, const CandidateStatus
     return Error{ErrorKind::kTimeout, fmt::format("still running after {} ms, {}", limit_ns / 1'000'000, doing), ""};
   if (outcome.status.signal == SIGSYS)
     return RunFailed("it made a system call, which generated code may not, " + doing);
-  if (outcome.status.signal == SIGKILL)
-    return RunFailed("killed from outside, most likely for want of memory, " + doing);
   if (outcome.status.signal != 0) return RunFailed(fmt::format("{}, {}", outcome.status.Text(), doing));
   if (outcome.status.code == kExitFault) return RunFailed(DescribeFault(status, workload));
-  const std::string why(status.setup_error, ::strnlen(status.setup_error, sizeof status.setup_error));
-  if (outcome.status.code == kExitSetup || outcome.status.code == kExitDriver)
+  const std::string why = SetupError(status);
+  if (outcome.status.code == kExitRefused || outcome.status.code == kExitDriver)
     return RunFailed("it could not be started: " + why);
   if (outcome.status.code == kExitLimit) return Error{ErrorKind::kLimit, "it could not be started: " + why, ""};
   if (outcome.status.code == kExitMisdeed) return RunFailed(why);
@@ -165,6 +179,33 @@ CandidateStatus& FreshStatus(Arena& arena) {
   return *new (arena.bytes().data()) CandidateStatus{};
 }
 
+// How one run ended.
+struct Ended {
+  const CandidateStatus* status = nullptr;
+  std::optional<Error> failure = {};  // why it does not count
+};
+
+// kBusy: a misfortune.
+Result<Ended> RunOnce(Workload& workload, Arena& arena, Launcher& launcher, const SealedMemfd& artifact,
+                      const CandidateSpec& spec) {
+  workload.BeforeRun();
+  const CandidateStatus& status = FreshStatus(arena);
+  const LaunchOutcome outcome = HONE_TRY(Launch(spec, arena, launcher, artifact));
+  if (std::optional<Error> misfortune = Misfortune(outcome, status, workload)) return *std::move(misfortune);
+  return Ended{&status, Verdict(outcome, status, workload, spec.limit_ns)};
+}
+
+// A misfortune is not to decide about the code: it is run once more. If that is lost, too, nothing is known of it.
+Result<Ended> Run(Workload& workload, Arena& arena, Launcher& launcher, const SealedMemfd& artifact,
+                  const CandidateSpec& spec) {
+  Result<Ended> ended = RunOnce(workload, arena, launcher, artifact, spec);
+  if (ended || ended.error().kind != ErrorKind::kBusy) return ended;
+  return RunOnce(workload, arena, launcher, artifact, spec);
+}
+
+// Of what a candidate says itself.
+double Microseconds(int64_t ns) { return std::clamp(static_cast<double>(ns), 0.0, kLongestNs) / 1000; }
+
 double MedianOf(std::vector<double> values) {
   size_t middle = values.size() / 2;
   std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
@@ -176,13 +217,14 @@ double MedianOf(std::vector<double> values) {
 Result<RunTiming> Summarize(const CandidateStatus& status, const CandidateSpec& spec) {
   std::vector<double> us;
   for (int i = 0; i < std::clamp(status.samples, 0, static_cast<int>(kMaxTimeSamples)); ++i)
-    if (double ns = status.sample_ns[i]; std::isfinite(ns) && ns > 0) us.push_back(ns / 1000);
+    if (double ns = status.sample_ns[i]; ns > 0 && ns <= kLongestNs) us.push_back(ns / 1000);
   int kept = static_cast<int>(us.size());
+  const int64_t disturbed = std::max(status.disturbed, 0);
   bool gave_up = spec.give_up_ns > 0 && kept == 1 && us[0] * 1000 > spec.give_up_ns;
   if (kept < std::min(kFewestTimeSamples, spec.samples) && !gave_up)
     return Error{ErrorKind::kBusy,
-                 fmt::format("the machine is not quiet enough to measure: {} of {} samples were disturbed",
-                             status.disturbed, status.disturbed + kept),
+                 fmt::format("the machine is not quiet enough to measure: {} of {} samples were disturbed", disturbed,
+                             disturbed + kept),
                  ""};
   RunTiming timing;
   timing.median_us = MedianOf(us);
@@ -191,7 +233,7 @@ Result<RunTiming> Summarize(const CandidateStatus& status, const CandidateSpec& 
   for (double sample : us) deviations.push_back(std::abs(sample - timing.median_us));
   timing.spread_us = 1.4826 * MedianOf(deviations);
   timing.samples = kept;
-  timing.disturbed = std::max(status.disturbed, 0);
+  timing.disturbed = static_cast<int>(disturbed);
   timing.calls_per_sample = status.calls_per_sample;
   timing.workers = spec.workers;
   timing.protocol = fmt::format("warm workers={} samples={} calls={} median", timing.workers, timing.samples,
@@ -213,10 +255,8 @@ Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& l
   spec.mode = RunMode::kCheck;
   spec.timed_runs = options.timed_runs;
   spec.limit_ns = std::chrono::nanoseconds(options.run_limit).count() * (1 + options.timed_runs);
-  workload.BeforeRun();
-  CandidateStatus& status = FreshStatus(arena);
-  LaunchOutcome outcome = HONE_TRY(Launch(spec, arena, launcher, artifact));
-  report.failure = Verdict(outcome, status, workload, spec.limit_ns);
+  Ended ended = HONE_TRY(Run(workload, arena, launcher, artifact, spec));
+  report.failure = std::move(ended.failure);
   if (!report.failure) report.failure = workload.CheckEdges();
   if (report.failure) return report;
   Comparison comparison = workload.Compare();
@@ -224,9 +264,9 @@ Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& l
   report.max_rel_err = comparison.max_rel_err;
   report.samples = comparison.samples;
   report.full = comparison.full;
-  report.pack_us = static_cast<double>(status.pack_ns) / 1000;
-  report.first_run_us = static_cast<double>(status.first_ns) / 1000;
-  report.time_us = options.timed_runs > 0 ? static_cast<double>(status.best_ns) / 1000 : 0;
+  report.pack_us = Microseconds(ended.status->pack_ns);
+  report.first_run_us = Microseconds(ended.status->first_ns);
+  report.time_us = options.timed_runs > 0 ? Microseconds(ended.status->best_ns) : 0;
   return report;
 }
 
@@ -243,11 +283,9 @@ Result<RunTiming> TimeCandidate(Workload& workload, Arena& arena, Launcher& laun
   spec.give_up_ns = options.give_up_us * 1000;
   spec.contender_ns = options.contender_us * 1000;
   spec.narrow = options.narrow;
-  workload.BeforeRun();
-  CandidateStatus& status = FreshStatus(arena);
-  LaunchOutcome outcome = HONE_TRY(Launch(spec, arena, launcher, artifact));
-  if (std::optional<Error> failure = Verdict(outcome, status, workload, spec.limit_ns)) return *std::move(failure);
-  return Summarize(status, spec);
+  Ended ended = HONE_TRY(Run(workload, arena, launcher, artifact, spec));
+  if (ended.failure) return *std::move(ended.failure);
+  return Summarize(*ended.status, spec);
 }
 
 }  // namespace hone

@@ -9,12 +9,13 @@
 
 namespace hone {
 
-// Runs the artifact once and compares. What is wrong with the artifact is in the report; an Error is about the attempt.
-// REQUIRES: workload.ComputeReference was called, placement kAtGuards.
+// Runs the artifact and compares. What is wrong with the artifact is in the report; an Error is about the attempt.
+// kBusy: it was killed from outside, or there was no process, thread or memory to start it, and so it was when it was
+// run again. REQUIRES: workload.ComputeReference was called, placement kAtGuards.
 Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& launcher, const SealedMemfd& artifact,
                                    const CheckOptions& options);
 
-// Measures. REQUIRES: placement kAligned.
+// Measures. kBusy also for want of a quiet machine. REQUIRES: placement kAligned.
 Result<RunTiming> TimeCandidate(Workload& workload, Arena& arena, Launcher& launcher, const SealedMemfd& artifact,
                                 const TimeOptions& options);
 

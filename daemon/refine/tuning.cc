@@ -193,7 +193,12 @@ Result<void> Tuning::Promote(const LookUpResult& found, const Record& before, Ev
   check.workers = identity.key.threads;
   check.full = true;
   check.run_limit = kFullCheck;
-  CheckReport report = HONE_TRY(evaluator.Check(new_code.object, check));
+  Result<CheckReport> checked = evaluator.Check(new_code.object, check);
+  if (!checked && checked.error().kind == ErrorKind::kBusy) {
+    outcome.search.stopped += "; what it found could not be checked in full: " + checked.error().message;
+    return {};
+  }
+  CheckReport report = HONE_TRY(std::move(checked));
   if (report.failure) {
     // A few elements were right in the search, another is not: never served.
     LogWarn("refined_code_wrong", {{"fingerprint", identity.key.fingerprint.Hex()}, {"why", report.failure->Text()}});

@@ -130,6 +130,7 @@ class FakeWorkerPools : public WorkerPools {
   std::vector<Confinement> confinements;
   std::optional<Error> build_error;
   std::optional<Error> check_failure;
+  std::optional<Error> check_error;  // of the attempt: nothing is known of the code
   std::string fail_schedule;
   std::string last_schedule;
   std::optional<uint32_t> last_user;                                           // as last_schedule
@@ -140,6 +141,7 @@ class FakeWorkerPools : public WorkerPools {
    public:
     explicit FakeReference(FakeWorkerPools& shop) : shop_(shop) {}
     Result<CheckReport> Check(const SealedMemfd&, const CheckOptions&, Deadline) override {
+      if (shop_.check_error) return *shop_.check_error;
       CheckReport report;
       report.failure = shop_.check_failure;
       report.max_rel_err = 1e-7;

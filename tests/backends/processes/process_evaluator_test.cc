@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backends/cpu/host_target.h"
+#include "backends/processes/held_runner.h"
 #include "tests/backends/runner/hand_made.h"
 #include "tests/backends/runner_fixture.h"
 
@@ -106,6 +107,16 @@ TEST_F(ProcessEvaluatorTest, WhatCostsTwoRunnersIsACrashAndTheNextOneGoesOn) {
   Result<CheckReport> next = evaluator_->Check(right_, {});
   ASSERT_TRUE(next) << next.error().Text();
   EXPECT_TRUE(next->verified());
+}
+
+TEST_F(ProcessEvaluatorTest, RunnersThatDoNotGetAsFarAsTheCandidateAreNotItsFault) {
+  RunnerPoolOptions options;
+  options.executable = "/bin/false";
+  std::unique_ptr<RunnerPool> runners = *RunnerPool::Start(options);
+  Result<std::unique_ptr<HeldRunner>> held = HeldRunner::Hold(*runners, kRelu, std::chrono::seconds(20));
+  Result<CheckReport> report = held ? (*held)->Check(right_, {}) : Result<CheckReport>(held.error());
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorKind::kUnavailable) << report.error().Text();
 }
 
 TEST_F(ProcessEvaluatorTest, ShutDownItEnds) {

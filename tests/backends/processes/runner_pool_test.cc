@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -30,6 +31,9 @@ using testing::kRelu;
 using testing::kReluLoop;
 using testing::ManifestOf;
 using testing::StartPool;
+
+// For tenths of a second.
+constexpr char kSpin[] = "for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");";
 
 TEST(RunnerPool, RunnersWorkSideBySide) {
   std::unique_ptr<RunnerPool> pool = StartPool(2);
@@ -134,8 +138,7 @@ TEST(RunnerPool, ARunnerThatIsKilledWhileItIsSentAKernelIsReplacedThoughItIsTheO
 // nothing from them. One that never ends is stopped all the same.
 TEST(RunnerPool, APauseOfTheMachineIsNotTheCandidatesTime) {
   std::unique_ptr<RunnerPool> pool = StartPool();
-  const std::string spin = "for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");";
-  SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry(spin + kReluLoop));
+  SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry(kSpin + std::string(kReluLoop)));
   SealedMemfd endless = HandMade(ManifestOf(kRelu), Entry("while (1) __asm__ volatile(\"\");"));
   Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
   ASSERT_TRUE(pool->Check(*prepared, HandMade(ManifestOf(kRelu), Entry(kReluLoop)), {}, In(seconds(20)))->verified());
@@ -166,10 +169,97 @@ TEST(RunnerPool, APauseOfTheMachineIsNotTheCandidatesTime) {
   }
 }
 
+// As the system does for want of memory, or somebody by hand.
+TEST(RunnerPool, ACandidateThatIsKilledIsRunAgainOnce) {
+  std::unique_ptr<RunnerPool> pool = StartPool();
+  SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry(kSpin + std::string(kReluLoop)));
+  Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
+  ASSERT_TRUE(pool->Check(*prepared, HandMade(ManifestOf(kRelu), Entry(kReluLoop)), {}, In(seconds(20)))->verified());
+  const pid_t launcher = ChildOf(ChildOf(getpid()));
+  for (int kills : {1, 2}) {
+    std::atomic<bool> is_over{false};
+    std::thread killer([&] {
+      pid_t last = 0;
+      for (int killed = 0; killed < kills && !is_over;) {
+        const pid_t candidate = ChildOf(launcher);
+        if (candidate == 0 || candidate == last || HasDied(candidate)) continue;
+        kill(last = candidate, SIGKILL);
+        ++killed;
+      }
+    });
+    Result<CheckReport> report = pool->Check(*prepared, slow, {}, In(seconds(60)));
+    is_over = true;
+    killer.join();
+    if (kills == 1) {
+      ASSERT_TRUE(report) << report.error().Text();
+      EXPECT_TRUE(report->verified()) << report->failure->Text();
+    } else {
+      ASSERT_FALSE(report) << "nothing is known of the code";
+      EXPECT_EQ(report.error().kind, ErrorKind::kBusy);
+    }
+  }
+  EXPECT_EQ(pool->Stats().restarts, 0u);
+}
+
+// Its launcher, which looks at the clock, does not run; the processor time that it may use is what ends it.
+TEST(RunnerPool, ACandidateThatHasUsedUpItsProcessorTimeHasTimedOut) {
+  std::unique_ptr<RunnerPool> pool = StartPool();
+  SealedMemfd endless = HandMade(ManifestOf(kRelu), Entry("while (1) __asm__ volatile(\"\");"));
+  Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
+  ASSERT_TRUE(pool->Check(*prepared, HandMade(ManifestOf(kRelu), Entry(kReluLoop)), {}, In(seconds(20)))->verified());
+  const pid_t launcher = ChildOf(ChildOf(getpid()));
+  std::thread stopper([&] {
+    pid_t candidate = 0;
+    while ((candidate = ChildOf(launcher)) == 0) std::this_thread::sleep_for(milliseconds(1));
+    kill(launcher, SIGSTOP);
+    while (!HasDied(candidate)) std::this_thread::sleep_for(milliseconds(10));
+    kill(launcher, SIGCONT);
+  });
+  Result<CheckReport> report =
+      pool->Check(*prepared, endless, {.workers = 1, .run_limit = milliseconds(500)}, In(seconds(60)));
+  stopper.join();
+  ASSERT_TRUE(report) << report.error().Text();
+  ASSERT_TRUE(report->failure);
+  EXPECT_EQ(report->failure->kind, ErrorKind::kTimeout) << report->failure->Text();
+}
+
+// Where the user that runs all this may have no more processes and threads than there are, or one more.
+TEST(RunnerPool, WantOfAProcessOrAThreadIsNotTheCandidatesFault) {
+  if (::geteuid() != 0) GTEST_SKIP() << "[SKIP] other processes of this user come and go; root can be another";
+  const SealedMemfd right = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
+  constexpr uid_t kNobodyElses = 54'321;
+  const pid_t daemon = ::fork();
+  if (daemon == 0) {
+    if (::setresgid(kNobodyElses, kNobodyElses, kNobodyElses) != 0 ||
+        ::setresuid(kNobodyElses, kNobodyElses, kNobodyElses) != 0 || ::access(HONE_BIN_DIR "/hone-runner", X_OK) != 0)
+      ::_exit(77);
+    std::unique_ptr<RunnerPool> pool = StartPool();
+    Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(30)));
+    if (!prepared || !pool->Check(*prepared, right, {}, In(seconds(30)))) ::_exit(1);
+    const pid_t launcher = ChildOf(ChildOf(::getpid()));
+    for (rlim_t more : {0, 1}) {
+      const rlimit all = {4 + more, 1000};  // this process, its thread that forks, the runner and the launcher
+      if (::prlimit(launcher, RLIMIT_NPROC, &all, nullptr) != 0) ::_exit(2);
+      Result<CheckReport> report = pool->Check(*prepared, right, {.workers = 2}, In(seconds(30)));
+      if (report) std::fprintf(stderr, "%s\n", report->failure ? report->failure->Text().c_str() : "verified");
+      if (report) ::_exit(3);
+      std::fprintf(stderr, "%s\n", report.error().Text().c_str());
+      if (report.error().kind != ErrorKind::kBusy) ::_exit(4);
+    }
+    const rlimit enough = {1000, 1000};
+    if (::prlimit(launcher, RLIMIT_NPROC, &enough, nullptr) != 0) ::_exit(5);
+    Result<CheckReport> report = pool->Check(*prepared, right, {.workers = 2}, In(seconds(30)));
+    ::_exit(report && report->verified() ? 0 : 6);
+  }
+  int status = 0;
+  ::waitpid(daemon, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "[SKIP] another user cannot run hone-runner here";
+  EXPECT_EQ(status, 0) << "exit status " << WEXITSTATUS(status);
+}
+
 TEST(RunnerPool, PauseStopsRunnerLauncherAndCandidate) {
   std::unique_ptr<RunnerPool> pool = StartPool();
-  const std::string spin = "for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");";
-  SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry(spin + kReluLoop));
+  SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry(kSpin + std::string(kReluLoop)));
   Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
   std::atomic<bool> is_over{false};
   std::thread check([&] {

@@ -128,6 +128,19 @@ TEST_F(RealWorkerPools, TwoThatAreKilledWithItAreTheArtifactsFault) {
   EXPECT_THAT(report.error().Text(), HasSubstr("two runners were lost with it: the runner died: killed by signal 9"));
 }
 
+// As where the system has a process for them, and none for those that they start.
+TEST_F(RealWorkerPools, RunnersThatDoNotGetAsFarAsTheArtifactAreNotItsFault) {
+  options_.runners.executable = "/bin/false";
+  Result<std::unique_ptr<WorkerPools>> pools = StartProcessPools(options_);
+  ASSERT_TRUE(pools) << pools.error().Text();
+  for (int i = 0; i < 3; ++i) {
+    Result<CheckReport> report = CheckAndKill(**pools, 0, [] { return std::vector<pid_t>(); });
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().kind, ErrorKind::kUnavailable) << report.error().Text();
+    EXPECT_THAT(report.error().Text(), HasSubstr("exit status 1"));
+  }
+}
+
 TEST_F(RealWorkerPools, ABuilderThatIsKilledAtWorkIsReplacedAndItsWorkDoneAgain) {
   ASSERT_TRUE(pools_->Build({kRelu, "", *HostTarget()}, In(seconds(60))));
   const std::vector<pid_t> builders = Children("hone-builder");

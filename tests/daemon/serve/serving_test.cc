@@ -94,6 +94,30 @@ TEST(Serving, WhatIsRemovedWhileItIsCompiledStaysRemoved) {
   EXPECT_FALSE(*server.cache->Lookup(identity.key));
 }
 
+// Its code is to be built again, and the candidate is killed from outside meanwhile.
+TEST(Serving, ALostCandidateCostsNoTunedScheduleAndIsNotRemembered) {
+  TestServer server;
+  ASSERT_TRUE(server.Get(kKernel));
+  const ResolvedKernel identity = *server.path->Identify({kKernel, "", 0});
+  Record tuned = (*server.cache->Lookup(identity.key))->record;
+  tuned.origin = Origin::kTuned;
+  tuned.schedule = "split y.n 4\n";
+  ASSERT_TRUE(
+      server.cache->Put({.record = tuned, .class_text = identity.class_text, .artifact = {}}, Durability::kSoon));
+  server.Do([&] { server.hot->Forget(identity.key.fingerprint); });
+  server.pools.check_error = Error{ErrorKind::kBusy, "killed from outside", ""};
+  Result<GetReply> reply = server.Get(kKernel);
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().kind, ErrorKind::kBusy);
+  server.pools.check_error.reset();
+  reply = server.Get(kKernel);
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_EQ(server.pools.last_schedule, tuned.schedule);
+  const Record kept = (*server.cache->Lookup(identity.key))->record;
+  EXPECT_EQ(kept.schedule, tuned.schedule);
+  EXPECT_EQ(kept.origin, Origin::kTuned);
+}
+
 TEST(Serving, CodeComesAsASealedDescriptorThatMatchesItsDigest) {
   TestServer server;
   for (bool hit : {false, true}) {
