@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/file.h"
+#include "base/start_thread.h"
 #include "cache/bundle/bundle.h"
 
 namespace hone {
@@ -45,7 +46,8 @@ void BundleUploads::TakeCare(const std::stop_token& stop) {
 }
 
 Result<uint64_t> BundleUploads::Begin(const UploadRequest& request, const std::string& directory) {
-  if (!caretaker_.joinable()) caretaker_ = std::jthread([this](const std::stop_token& stop) { TakeCare(stop); });
+  if (!caretaker_.joinable())
+    caretaker_ = HONE_TRY(StartThread([this](const std::stop_token& stop) { TakeCare(stop); }));
   if (request.total > BundleLimits::kBytes)
     return Error{ErrorKind::kLimit,
                  fmt::format("the bundle has {} bytes, hone takes at most {}", request.total, BundleLimits::kBytes),

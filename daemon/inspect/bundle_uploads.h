@@ -22,8 +22,9 @@ class BundleUploads {
   // One of which nothing has come for `idle` is dropped, at the latest when it has been so for twice as long.
   explicit BundleUploads(std::chrono::milliseconds idle = std::chrono::minutes(1)) : idle_(idle) {}
 
-  // `directory`: where there is room for them; "": in memory. kInvalid: not the next piece; kBusy: too many at once;
-  // kLimit: too long, or the disk is full; kNotFound: it was dropped, since nothing came for too long.
+  // `directory`: where there is room for them; "": in memory. kInvalid: not the next piece; kBusy: too many at once, or
+  // no thread to look after them; kLimit: too long, or the disk is full; kNotFound: it was dropped, since nothing came
+  // for too long.
   Result<UploadReply> Add(const UploadRequest& request, const std::string& directory);
   // A whole one. It is forgotten here.
   Result<ReadOnlyMapping> Take(uint64_t upload);

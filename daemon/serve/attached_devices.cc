@@ -8,6 +8,7 @@
 
 #include "backends/processes/remote_pools.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 
 namespace hone {
 namespace {
@@ -60,12 +61,16 @@ void AttachedDevices::Attach(const ClientId& client, UniqueFd channel, std::chro
   lent.client = client;
   lent.runner = std::make_shared<RemoteRunner>(std::move(channel), limits);
   lent.device = AttachedDevicePtr();
-  lent.greeter = std::jthread([this, self = self_, name, runner = lent.runner] {
+  Result<std::jthread> greeter = StartThread([this, self = self_, name, runner = lent.runner] {
     auto hello = std::make_shared<Result<RemoteHello>>(runner->Greet());
     loop_.Post([self, name, hello] {
       if (*self != nullptr) (*self)->OnHello(name, std::move(*hello));
     });
   });
+  if (greeter)
+    lent.greeter = *std::move(greeter);
+  else
+    OnHello(name, greeter.error());
   LogInfo("device_attached", {{"device", name}, {"uid", client.uid}, {"pid", client.pid}});
   if (!std::exchange(is_sweeping_, true)) Sweep();
 }

@@ -8,12 +8,14 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <utility>
 
 #include "backends/registry.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "base/parallel.h"
 
 namespace hone {
 
@@ -48,13 +50,13 @@ Result<Devices> Devices::Probe(const std::string& builder) {
   std::vector<ServedDevice> hosts = HONE_TRY(ProbeOne(*backends.front(), builder));
   if (hosts.empty()) return Error{ErrorKind::kUnsupported, "there is no device to serve", ""};
   Found found{hosts.front(), {}};
-  found.others = std::async(std::launch::async, [backends, hosts = std::move(hosts)] {
-    std::vector<std::future<Result<std::vector<ServedDevice>>>> asked;
-    for (const Backend* backend : backends | std::views::drop(1))
-      asked.push_back(std::async(std::launch::async, [backend] { return ProbeOne(*backend, ""); }));
+  const auto look = [backends, hosts] {
+    const size_t count = backends.size() - 1;
+    std::vector<std::optional<Result<std::vector<ServedDevice>>>> asked(count);
+    ForEachIndex(count, static_cast<int>(count), [&](size_t i) { asked[i] = ProbeOne(*backends[i + 1], ""); });
     Others others{hosts, {}};
-    for (size_t i = 0; i < asked.size(); ++i) {
-      Result<std::vector<ServedDevice>> devices = asked[i].get();
+    for (size_t i = 0; i < count; ++i) {
+      Result<std::vector<ServedDevice>>& devices = *asked[i];
       if (devices) {
         std::ranges::move(*devices, std::back_inserter(others.all));
         continue;
@@ -65,7 +67,10 @@ Result<Devices> Devices::Probe(const std::string& builder) {
         LogWarn("devices_left_out", {{"kind", kind}, {"why", devices.error().Text()}});
     }
     return others;
-  });
+  };
+  // Where there is no thread for it, who asks for them first looks: by a copy, as one that was moved to a thread that
+  // did not start has nothing left.
+  found.others = std::async(std::launch::async | std::launch::deferred, look);
   return Devices(std::make_shared<const Found>(std::move(found)));
 }
 

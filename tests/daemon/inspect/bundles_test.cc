@@ -8,6 +8,7 @@
 #include "daemon/inspect/bundle_uploads.h"
 #include "daemon/routes.h"
 #include "tests/daemon/test_server.h"
+#include "tests/support/no_threads.h"
 #include "tests/support/sample_bundles.h"
 
 namespace hone::bundles_test {
@@ -45,6 +46,19 @@ TEST(BundleUploads, OneThatGoesOnStays) {
     ASSERT_TRUE(reply) << offset << ": " << reply.error().Text();
   }
   EXPECT_TRUE(uploads.Take(reply->upload));
+}
+
+TEST(BundleUploads, AreRefusedWhileThereIsNoThreadToLookAfterThem) {
+  BundleUploads uploads(200ms);
+  const UploadRequest first{.upload = 0, .total = 10, .offset = 0, .bytes = "12345"};
+  {
+    testing::NoThreads none;
+    Result<UploadReply> begun = uploads.Add(first, "");
+    ASSERT_FALSE(begun);
+    EXPECT_EQ(begun.error().kind, ErrorKind::kBusy);
+    EXPECT_EQ(FilesOfUploads(), 0u);
+  }
+  EXPECT_TRUE(uploads.Add(first, ""));
 }
 
 class ImportTest : public ::testing::Test {

@@ -9,6 +9,7 @@
 #include "backends/processes/child_channel.h"
 #include "backends/processes/remote_messages.h"
 #include "tests/daemon/test_server.h"
+#include "tests/support/no_threads.h"
 
 namespace hone {
 namespace {
@@ -170,6 +171,23 @@ TEST(AttachedDevices, AreAFewAtATimeAndThoseThatAreGoneMakeRoom) {
   lent.pop_back();
   EXPECT_FALSE(AskFor(server, gone));  // once that is known
   EXPECT_EQ(Lend(server).name, "on:9");
+}
+
+TEST(AttachedDevices, OneThatThereIsNoThreadToListenToIsGivenBackAndSaidSo) {
+  TestServer server;
+  Lent lent;
+  {
+    testing::NoThreads none;
+    lent = Lend(server);
+    Result<DeviceReply> known = AskFor(server, lent.name);
+    ASSERT_FALSE(known);
+    EXPECT_EQ(known.error().kind, ErrorKind::kBusy);
+    EXPECT_THAT(known.error().Text(), HasSubstr("no thread"));
+  }
+  EXPECT_EQ(lent.channel.Receive(Soon()).error().kind, ErrorKind::kUnavailable);
+  Lent next = Lend(server);
+  SayHello(next, Board());
+  EXPECT_TRUE(AskFor(server, next.name));
 }
 
 }  // namespace
