@@ -13,4 +13,13 @@ Error NoTask(std::string_view what, int code) {
           ""};
 }
 
+Result<void> OrNoThread(const std::function<Result<void>()>& start) {
+  try {
+    return start();
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) throw;
+    return NoTask("thread", error.code().value());
+  }
+}
+
 }  // namespace hone

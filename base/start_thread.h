@@ -1,6 +1,7 @@
 // Threads that the system may refuse: a user and a control group may have so many processes and threads and no more.
 #pragma once
 
+#include <functional>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -20,5 +21,8 @@ Result<std::jthread> StartThread(Work work) {
     return std::jthread(std::move(work));
   } catch (const std::system_error& error) { return NoTask("thread", error.code().value()); }
 }
+
+// As `start`; kBusy where that throws for want of a thread.
+Result<void> OrNoThread(const std::function<Result<void>()>& start);
 
 }  // namespace hone

@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/idle_group.h"
 #include "base/paths.h"
+#include "base/start_thread.h"
 #include "base/subprocess.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol/prometheus.h"
@@ -453,8 +454,10 @@ Result<void> RunService(const ServiceOptions& options, const std::function<void(
   SetLogLevel(config.log);
   LogToJournal();
   ReturnLargeBlocksAtOnce();
-  Service service(options, std::move(config));
-  return service.Run(on_ready);
+  return OrNoThread([&] {
+    Service service(options, std::move(config));
+    return service.Run(on_ready);
+  });
 }
 
 }  // namespace hone

@@ -14,6 +14,7 @@
 
 #include "backends/registry.h"
 #include "base/paths.h"
+#include "base/start_thread.h"
 #include "cache/bundle_cache.h"
 #include "daemon/edge/edge_path.h"
 #include "daemon/edge/suits.h"
@@ -210,8 +211,10 @@ Result<void> RunEdge(const EdgeOptions& options, const std::function<void()>& on
   mallopt(M_ARENA_MAX, 1);  // a few threads that seldom work at once
   EdgeOptions all = options;
   if (all.bundles.empty()) all.bundles = {kBundleDirectory};
-  EdgeService service(all);
-  return service.Run(on_ready);
+  return OrNoThread([&] {
+    EdgeService service(all);
+    return service.Run(on_ready);
+  });
 }
 
 Result<std::string> DescribeDevice() { return HONE_TRY(ThisDevice()).host().target_text; }

@@ -31,16 +31,19 @@ void FairQueue::Served::Add(double more, Clock::time_point now) {
 
 FairQueue::FairQueue(int threads, const std::string& name, const Limits& limits)
     : limits_(limits), thread_count_(static_cast<size_t>(std::max(threads, 1))) {
-  for (size_t i = 0; i < thread_count_; ++i) {
-    threads_.emplace_back([this, name] {
+  auto start = [&](void (FairQueue::*work)()) {
+    threads_.emplace_back([this, name, work] {
       pthread_setname_np(pthread_self(), name.c_str());
-      Run();
+      (this->*work)();
     });
+  };
+  try {
+    for (size_t i = 0; i < thread_count_; ++i) start(&FairQueue::Run);
+    start(&FairQueue::Watch);
+  } catch (...) {
+    Close();
+    throw;
   }
-  threads_.emplace_back([this, name] {
-    pthread_setname_np(pthread_self(), name.c_str());
-    Watch();
-  });
 }
 
 FairQueue::~FairQueue() { Close(); }

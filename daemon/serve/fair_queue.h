@@ -47,7 +47,7 @@ class FairQueue {
     std::function<void()> drop;
   };
 
-  // `name` shows in the process table, at most 15 characters.
+  // `name` shows in the process table, at most 15 characters. Throws std::system_error where there are no threads.
   FairQueue(int threads, const std::string& name, const Limits& limits);
   ~FairQueue();  // = Close
 

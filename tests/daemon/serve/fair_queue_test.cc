@@ -8,6 +8,8 @@
 #include <mutex>
 #include <vector>
 
+#include "tests/support/no_threads.h"
+
 namespace hone {
 namespace {
 
@@ -444,6 +446,11 @@ TEST(FairQueue, CloseStopsWhatRunsAndForgetsTheRest) {
   queue.Close();
   EXPECT_EQ(log.ran().size(), 2u);
   EXPECT_FALSE(queue.Push(log.Job(kAnn, "four")));
+}
+
+TEST(FairQueue, ThatFindsNoThreadsLeavesNone) {
+  testing::NoThreads none;
+  EXPECT_THROW(FairQueue(2, "test", {}), std::system_error);
 }
 
 TEST(FairQueue, ManyThreadsOfManyClientsAtOnce) {
