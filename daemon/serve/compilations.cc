@@ -24,12 +24,25 @@ constexpr std::chrono::seconds kTimeToSearch{3};
 constexpr std::chrono::microseconds kMostMeasuring{1'000'000};  // of transferred schedules
 constexpr double kSearchShare = 0.6;
 
+// Of the texts that are remembered to be one kernel, those that ask for it while it is compiled.
+constexpr size_t kNameBytes = size_t{64} << 10;
+
 constexpr size_t kQueueBytes = size_t{64} << 20;
 
 FairQueue::Limits QueueLimits(const MissLimits& limits) { return {limits.queue, kQueueBytes}; }
 
 // It says nothing about the kernel.
 bool IsPassing(ErrorKind kind) { return kind == ErrorKind::kBusy || kind == ErrorKind::kUnavailable; }
+
+// The first, and what there is room for: who asks by another text is looked up once more.
+void KeepName(const std::string& name, std::vector<std::string>& names) {
+  size_t bytes = name.size();
+  for (const std::string& other : names) {
+    if (other == name) return;
+    bytes += other.size();
+  }
+  if (names.empty() || bytes <= kNameBytes) names.push_back(name);
+}
 
 bool AreAnswered(const Waiters& waiters) {
   return std::all_of(waiters.begin(), waiters.end(), [](const WaiterPtr& waiter) { return waiter->is_answered; });
@@ -107,10 +120,10 @@ void Compilations::Start(const std::string& name, LookUpResult found, Waiters wa
     running = compilations_.emplace(key, std::move(compilation)).first;
   }
   Compilation& compilation = running->second;
-  compilation.names.push_back(name);
+  KeepName(name, compilation.names);
   for (WaiterPtr& waiter : waiters) {
     queue_.Join(compilation.job, waiter->peer->client());
-    compilation.waiters.push_back(std::move(waiter));
+    AddWaiter(compilation.waiters, std::move(waiter));
   }
 }
 

@@ -75,7 +75,7 @@ class Compilations {
  private:
   struct Compilation {
     std::shared_ptr<const LookUpResult> found;
-    std::vector<std::string> names;  // requests that turned out to be this kernel
+    std::vector<std::string> names;  // some of the requests that turned out to be this kernel
     Waiters waiters;
     FairQueue::Id job = 0;
     ClientId client{};           // who wanted it first

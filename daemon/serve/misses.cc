@@ -51,7 +51,7 @@ void Misses::LookUp(const std::string& name, const KernelRequest& ask, Waiters w
   if (auto same = lookups_.find(name); same != lookups_.end()) {
     for (WaiterPtr& waiter : waiters) {
       queue_.Join(same->second.job, waiter->peer->client());
-      same->second.waiters.push_back(std::move(waiter));
+      AddWaiter(same->second.waiters, std::move(waiter));
     }
     return;
   }

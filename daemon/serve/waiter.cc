@@ -1,6 +1,7 @@
 #include "daemon/serve/waiter.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 namespace hone {
@@ -36,6 +37,18 @@ std::chrono::microseconds Waiter::Left() const {
   if (budget.count() == 0) return budget;
   auto left = std::chrono::duration_cast<std::chrono::microseconds>(until - WaitClock::now());
   return std::max(left, std::chrono::microseconds(0));
+}
+
+void AddWaiter(Waiters& waiters, WaiterPtr waiter) {
+  if (waiters.size() == waiters.capacity()) {
+    Waiters kept;
+    std::unordered_set<const Peer*> told;
+    for (const WaiterPtr& other : waiters)
+      if (!other->is_answered || told.insert(other->peer.get()).second) kept.push_back(other);
+    kept.reserve(std::max<size_t>(16, 2 * kept.size()));
+    waiters = std::move(kept);
+  }
+  waiters.push_back(std::move(waiter));
 }
 
 size_t EraseWaitersOf(const Peer& peer, Waiters& waiters) {

@@ -41,6 +41,8 @@ struct Waiter {
 using WaiterPtr = std::shared_ptr<Waiter>;
 using Waiters = std::vector<WaiterPtr>;
 
+// Adds one who waits. Of those of a connection that were told to ask again one is kept, to know that it was told so.
+void AddWaiter(Waiters& waiters, WaiterPtr waiter);
 // Erases those of a connection; how many of them had not been answered.
 size_t EraseWaitersOf(const Peer& peer, Waiters& waiters);
 

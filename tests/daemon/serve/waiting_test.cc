@@ -113,6 +113,81 @@ TEST(Waiting, AFullQueueIsFullForWhoFilledIt) {
   for (size_t i = 0; i + 1 < ids.size(); ++i) EXPECT_TRUE(ann.Await<GetReply>(ids[i], Soon()));
 }
 
+// Lets the one kernel that is asked for be compiled.
+void ReleaseOne(TestServer& server) {
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.lookups_queued == 0; }));
+  server.pools.Release();
+  size_t compiled = 0;
+  ASSERT_TRUE(TestServer::Eventually([&] {
+    server.Do([&] { compiled = server.hot->entries(); });
+    return compiled == 1;
+  }));
+}
+
+TEST(Waiting, OfTheTextsThatAskForAKernelWhileItIsCompiledFewAreKept) {
+  TestServer server;
+  server.pools.Hold();
+  Channel ann = server.Connect(kAnn);
+  std::vector<std::string> names;
+  for (int n = 0; n < 40; ++n) {
+    const GetRequest request{.kernel = "# " + std::to_string(n) + std::string(60'000, 'x') + "\n" + Add(1),
+                             .budget_us = 1};
+    names.push_back(RequestName(request));
+    EXPECT_EQ(ann.Call(request, Soon()).error().kind, ErrorKind::kTimeout);
+  }
+  ReleaseOne(server);
+  size_t bytes = 0;
+  server.Do([&] {
+    for (const std::string& name : names) bytes += server.hot->Find(name) != nullptr ? name.size() : 0;
+  });
+  EXPECT_GE(bytes, 60'000u);
+  EXPECT_LE(bytes, 200'000u);
+}
+
+TEST(Waiting, ATextThatAsksAgainAndAgainIsKeptOnce) {
+  TestServer server;
+  server.pools.Hold();
+  Channel ann = server.Connect(kAnn);
+  for (int n = 0; n < 2'000; ++n)
+    EXPECT_EQ(ann.Call(GetRequest{.kernel = Add(1), .budget_us = 1}, Soon()).error().kind, ErrorKind::kTimeout);
+  const GetRequest last{.kernel = "# \n" + Add(1), .budget_us = 1};
+  EXPECT_EQ(ann.Call(last, Soon()).error().kind, ErrorKind::kTimeout);
+  ReleaseOne(server);
+  server.Do([&] { EXPECT_NE(server.hot->Find(RequestName(last)), nullptr); });
+}
+
+// Is told errors, and nothing else happens.
+class DeafPeer : public Peer {
+ public:
+  using Peer::Peer;
+  void Reply(uint64_t, MessageType, std::string) override { ++told; }
+  void ReplyPart(uint64_t, MessageType, std::string) override {}
+  void ReplyHit(uint64_t, const HotCodePtr&) override {}
+  void ReplyWithCode(uint64_t, std::string, HotCodePtr) override {}
+  std::atomic<int> told{0};
+};
+
+TEST(Waiting, WhoWasToldToAskAgainIsKeptOnceHoweverOftenHeAsks) {
+  constexpr int kTimes = 2'000;
+  TestServer server;
+  server.pools.Hold();
+  auto peer = std::make_shared<DeafPeer>(kAnn);
+  const GetRequest request{.kernel = Add(1), .budget_us = 1};
+  for (int n = 0; n < kTimes; ++n)
+    server.Do([&] { server.misses->Ask(peer, static_cast<uint64_t>(n), request, RequestName(request), Stopwatch()); });
+  ASSERT_TRUE(TestServer::Eventually([&] { return peer->told == kTimes && server.metrics.lookups_queued == 0; }));
+  long held = 0;
+  server.Do([&] { held = peer.use_count(); });
+  EXPECT_LT(held, 100);
+  // The work that was promised goes on when nobody else is there.
+  server.Do([&] { server.misses->Forget(*peer); });
+  server.Do([&] { held = peer.use_count(); });
+  EXPECT_EQ(held, 1);
+  server.pools.Release();
+  EXPECT_TRUE(
+      TestServer::Eventually([&] { return GetAs(server, kBob, {.kernel = Add(1), .no_compile = true}).has_value(); }));
+}
+
 TEST(Waiting, WhatRunsOutOfMemoryCostsItsRequest) {
   TestServer server;
   server.pools.make_code = [](const std::string&) -> std::vector<std::byte> { throw std::bad_alloc(); };
