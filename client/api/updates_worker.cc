@@ -25,6 +25,9 @@ bool IsWorse(const std::string& origin, const std::string& held) {
   return is_default(origin) && !is_default(held);
 }
 
+// It says nothing about the code: descriptors or memory may be free later.
+bool IsWantOfRoom(const Error& error) { return error.kind == ErrorKind::kLimit || error.kind == ErrorKind::kIo; }
+
 }  // namespace
 
 Updates::Crew::~Crew() {
@@ -212,10 +215,7 @@ void Updates::Worker::Hear() {
 
 void Updates::Worker::SetStale(uint64_t id, milliseconds pause) {
   MutexLock lock(mutex_);
-  if (Entry* entry = owner_.Find(id)) {
-    entry->stale = true;
-    entry->due = Clock::now() + pause;
-  }
+  if (Entry* entry = owner_.Find(id)) AskLater(*entry, pause);
 }
 
 void Updates::Worker::HearError(uint64_t id, bool is_get, const ErrorReply& error) {
@@ -224,12 +224,15 @@ void Updates::Worker::HearError(uint64_t id, bool is_get, const ErrorReply& erro
   if (entry == nullptr) return;
   if (is_get) entry->asked = false;
   if (error.kind != ErrorKind::kBusy) return;
-  if (is_get) {
-    entry->stale = true;
-  } else {
-    entry->watched = false;
-  }
-  entry->due = Clock::now() + std::max(milliseconds(error.retry_after_ms), options_.longest_pause);
+  const milliseconds pause = std::max(milliseconds(error.retry_after_ms), options_.longest_pause);
+  if (is_get) return AskLater(*entry, pause);
+  entry->watched = false;
+  entry->due = Clock::now() + pause;
+}
+
+void Updates::Worker::AskLater(Entry& entry, milliseconds pause) {
+  entry.stale = true;
+  entry.due = Clock::now() + pause;
 }
 
 void Updates::Worker::HearCode(uint64_t id, ReceivedFrame frame) {
@@ -249,10 +252,12 @@ void Updates::Worker::HearCode(uint64_t id, ReceivedFrame frame) {
       entry->watched = false;
     }
     // Pinned: nobody is to see a change.
-    if (!reply || !frame.descriptor || reply->pinned || reply->digest == entry->digest ||
-        reply->digest == entry->refused || IsWorse(reply->origin, entry->origin)) {
+    if (!reply || reply->pinned || reply->digest == entry->digest || reply->digest == entry->refused ||
+        IsWorse(reply->origin, entry->origin)) {
       return;
     }
+    if (frame.lost_descriptor) return AskLater(*entry, options_.longest_pause);
+    if (!frame.descriptor) return;
     canonical = entry->canonical;
     request = entry->request;
     open = entry->handle->opener();
@@ -260,24 +265,18 @@ void Updates::Worker::HearCode(uint64_t id, ReceivedFrame frame) {
   ServedFacts facts{*std::move(reply), "daemon", 0};
   GetReply told = facts.reply;
   Result<SealedMemfd> file = SealedMemfd::Adopt(std::move(frame.descriptor));
-  std::unique_ptr<Updatable::Code> code;
-  if (file) {
-    Result<std::unique_ptr<Updatable::Code>> opened = open(*std::move(file), told, canonical);
-    if (opened) code = *std::move(opened);
-  }
-  if (code == nullptr) return Refuse(id, told.digest);
+  if (!file) return Refuse(id, told.digest, file.error());
+  Result<std::unique_ptr<Updatable::Code>> code = open(*std::move(file), told, canonical);
+  if (!code) return Refuse(id, told.digest, code.error());
   Updatable* handle = Take(id);
   if (handle == nullptr || !handle->HasRoom()) {
-    code.reset();
+    code->reset();
     MutexLock lock(mutex_);
     if (handle != nullptr) GiveBack();
-    if (Entry* entry = owner_.Find(id)) {
-      entry->stale = true;
-      entry->due = Clock::now() + kLookAgainIn;
-    }
+    if (Entry* entry = owner_.Find(id)) AskLater(*entry, kLookAgainIn);
     return;
   }
-  std::optional<SealedMemfd> kept = Adopt(id, *handle, std::move(code), std::move(facts));
+  std::optional<SealedMemfd> kept = Adopt(id, *handle, *std::move(code), std::move(facts));
   {
     MutexLock lock(mutex_);
     GiveBack();
@@ -293,7 +292,7 @@ std::optional<SealedMemfd> Updates::Worker::Adopt(uint64_t id, Updatable& handle
   const std::string digest = facts.reply.digest, origin = facts.reply.origin;
   Result<std::unique_ptr<Updatable::Version>> version = handle.PrepareCode(std::move(code), std::move(facts));
   if (!version) {
-    Refuse(id, digest);
+    Refuse(id, digest, version.error());
     return std::nullopt;
   }
   handle.PublishVersion(*std::move(version));
@@ -313,9 +312,12 @@ std::optional<SealedMemfd> Updates::Worker::Adopt(uint64_t id, Updatable& handle
   return kept ? std::optional<SealedMemfd>(*std::move(kept)) : std::nullopt;
 }
 
-void Updates::Worker::Refuse(uint64_t id, const std::string& digest) {
+void Updates::Worker::Refuse(uint64_t id, const std::string& digest, const Error& why) {
   MutexLock lock(mutex_);
-  if (Entry* entry = owner_.Find(id)) entry->refused = digest;
+  Entry* entry = owner_.Find(id);
+  if (entry == nullptr) return;
+  if (IsWantOfRoom(why)) return AskLater(*entry, options_.longest_pause);
+  entry->refused = digest;
 }
 
 }  // namespace hone

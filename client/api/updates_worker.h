@@ -65,10 +65,13 @@ class Updates::Worker {
   // What is refused stays refused until the next connection, or until there is news; who is busy is asked again.
   void HearError(uint64_t id, bool is_get, const ErrorReply& error);
   void HearCode(uint64_t id, ReceivedFrame frame);
+  // What is asked for again after a pause.
+  void AskLater(Entry& entry, milliseconds pause) HONE_REQUIRES(mutex_);
   // The artifact, if calls go there now. REQUIRES: the handle was taken.
   std::optional<SealedMemfd> Adopt(uint64_t id, Updatable& handle, std::unique_ptr<Updatable::Code> code,
                                    ServedFacts facts);
-  void Refuse(uint64_t id, const std::string& digest);
+  // Code that was not taken is not wanted again, unless this process only had no room for it.
+  void Refuse(uint64_t id, const std::string& digest, const Error& why);
 
   // While replaced versions wait for their last calls: doubled each time.
   static constexpr milliseconds kFirstReclaimPause{1};

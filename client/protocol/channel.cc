@@ -150,7 +150,7 @@ Result<void> Channel::SendRequest(const std::string& frame, Deadline deadline) {
   return sent;
 }
 
-Result<void> Channel::Fill(std::span<std::byte> out, Deadline deadline, UniqueFd* descriptor) {
+Result<void> Channel::Fill(std::span<std::byte> out, Deadline deadline, ReceivedFrame& frame) {
   while (!out.empty()) {
     iovec part{out.data(), out.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
@@ -162,13 +162,14 @@ Result<void> Channel::Fill(std::span<std::byte> out, Deadline deadline, UniqueFd
     ssize_t got = recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got > 0) {
       out = out.subspan(static_cast<size_t>(got));
+      frame.lost_descriptor |= (message.msg_flags & MSG_CTRUNC) != 0;
       for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
         if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
         size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         for (size_t i = 0; i < count; ++i) {
           int fd;
           std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-          descriptor->Reset(fd);  // more than one: the last stays, the others are closed
+          frame.descriptor.Reset(fd);  // more than one: the last stays, the others are closed
         }
       }
     } else if (got == 0 || errno == ECONNRESET) {
@@ -185,10 +186,10 @@ Result<void> Channel::Fill(std::span<std::byte> out, Deadline deadline, UniqueFd
 Result<ReceivedFrame> Channel::Receive(Deadline deadline) {
   std::byte bytes[kFrameHeaderBytes];
   ReceivedFrame frame;
-  HONE_TRY(Fill(bytes, deadline, &frame.descriptor));
+  HONE_TRY(Fill(bytes, deadline, frame));
   frame.header = HONE_TRY(DecodeHeader(bytes, kReplyLimit));
   frame.body.resize(frame.header.length);
-  HONE_TRY(Fill(frame.body, deadline, &frame.descriptor));
+  HONE_TRY(Fill(frame.body, deadline, frame));
   return frame;
 }
 
@@ -211,6 +212,12 @@ Result<ReceivedFrame> Channel::AwaitFrame(uint64_t id, MessageType type, Deadlin
                    "honed"};
     }
     clean_ = true;
+    if (frame.lost_descriptor) {
+      return Error{
+          ErrorKind::kLimit,
+          "code came, and this process has no descriptor free for it; close some, or raise the limit (ulimit -n)",
+          "descriptors"};
+    }
     return frame;
   }
 }

@@ -18,7 +18,8 @@ using Deadline = std::chrono::steady_clock::time_point;
 struct ReceivedFrame {
   FrameHeader header;
   std::vector<std::byte> body;
-  UniqueFd descriptor;  // that came with it; none in most
+  UniqueFd descriptor;           // that came with it; none in most
+  bool lost_descriptor = false;  // one came for which this process had no room
 };
 
 // Not thread-safe. After an error the connection is of no further use.
@@ -42,7 +43,8 @@ class Channel {
     HONE_TRY(SendRequest(EncodeFrame(id, request), deadline));
     return id;
   }
-  // The next reply to request `id`; the daemon's error as it is, its retry hint in `retry_after_ms`.
+  // The next reply to request `id`; the daemon's error as it is, its retry hint in `retry_after_ms`. kLimit: code came,
+  // and this process had no descriptor free for it.
   template <typename Reply>
   Result<Reply> Await(uint64_t id, Deadline deadline, UniqueFd* descriptor = nullptr,
                       uint32_t* retry_after_ms = nullptr) {
@@ -63,7 +65,7 @@ class Channel {
  private:
   Result<void> SendRequest(const std::string& frame, Deadline deadline);
   Result<ReceivedFrame> AwaitFrame(uint64_t id, MessageType type, Deadline deadline, uint32_t* retry_after_ms);
-  Result<void> Fill(std::span<std::byte> out, Deadline deadline, UniqueFd* descriptor);
+  Result<void> Fill(std::span<std::byte> out, Deadline deadline, ReceivedFrame& frame);
 
   UniqueFd socket_;
   uint64_t last_id_ = 0;
