@@ -160,7 +160,7 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   record.key = identity.key;
   record.shape = identity.shape;
   if (record.request.empty()) record.request = identity.request;
-  record.label = identity.label;
+  if (record.label.empty()) record.label = identity.label;
   if (schedule.empty()) {
     record.origin = Origin::kDefault;
     record.source.reset();

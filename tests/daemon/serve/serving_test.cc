@@ -395,6 +395,25 @@ TEST(Serving, AnotherCompilerBuildsTheKnownScheduleAgain) {
   EXPECT_EQ(server.pools.last_schedule, "");
 }
 
+TEST(Serving, AKnownKernelKeepsItsClassWhateverTextItIsCompiledBy) {
+  TestServer server;
+  const ResolvedKernel identity = *server.path->Identify({kKernel, "", 0});
+  Record record;
+  record.key = identity.key;
+  record.shape = identity.shape;
+  record.label = identity.label;
+  record.request = kKernel;
+  record.origin = Origin::kImported;
+  record.schedule = "fast";
+  ASSERT_TRUE(
+      server.cache->Put({.record = record, .class_text = identity.class_text, .artifact = {}}, Durability::kSoon));
+  ASSERT_TRUE(server.Get(identity.key.canonical));  // in which every kernel has the same name
+  const std::vector<Record> records = *server.cache->RecordsOf(identity.key.fingerprint);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].schedule, "fast");
+  EXPECT_EQ(records[0].label, identity.label);
+}
+
 TEST(Serving, StoppingAnswersWhoWaitsAndFinishesWhatIsUnderWay) {
   TestServer server;
   server.pools.Hold();
