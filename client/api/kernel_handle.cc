@@ -115,18 +115,24 @@ Result<std::unique_ptr<KernelVersion>> KernelHandle::Prepare(std::shared_ptr<con
 
 void KernelHandle::Publish(std::unique_ptr<KernelVersion> version) {
   HONE_CHECK(is_live() && HasRoom());
-  retired_.reserve(retired_.size() + 1);
-  retired_.emplace_back(current_.exchange(version.release(), std::memory_order_seq_cst));
+  {
+    MutexLock lock(places_);
+    retired_.reserve(retired_.size() + 1);
+    retired_.emplace_back(current_.exchange(version.release(), std::memory_order_seq_cst));
+  }
   swaps_.fetch_add(1, std::memory_order_relaxed);
   Reclaim();
 }
 
 bool KernelHandle::Reclaim() {
-  if (!leaving_.empty() && gate_->GraceIsOver()) leaving_.clear();
+  // Released when nothing is held any more: it takes a while, and a child process has them for good.
+  std::vector<std::unique_ptr<KernelVersion>> gone, gone_at_once;
+  MutexLock lock(places_);
+  if (!leaving_.empty() && gate_->GraceIsOver()) gone.swap(leaving_);
   if (leaving_.empty() && !retired_.empty()) {
     leaving_.swap(retired_);
     gate_->BeginGrace();
-    if (gate_->GraceIsOver()) leaving_.clear();
+    if (gate_->GraceIsOver()) gone_at_once.swap(leaving_);
   }
   return leaving_.empty();
 }

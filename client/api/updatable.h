@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/sealed_memfd.h"
 #include "client/protocol/protocol.h"
@@ -63,6 +64,9 @@ class Updatable {
   virtual Result<SealedMemfd> CopyArtifact() const = 0;
 
  protected:
+  // Held for moments, while versions change places: a fork finds each of them in one (Updates sees to it).
+  inline static Mutex places_;
+
   std::shared_ptr<Updates> updates_;  // nullptr: nobody looks for better versions
 
  private:

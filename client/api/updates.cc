@@ -33,7 +33,7 @@ struct Updates::ForkGuard {
   }
 
   // Nobody takes one with another in hand.
-  static constexpr Mutex* kMutexes[] = {&mutex_, &PackedConstants::mutex(), &LargePages::mutex()};
+  static constexpr Mutex* kMutexes[] = {&mutex_, &Updatable::places_, &PackedConstants::mutex(), &LargePages::mutex()};
 };
 
 Updates::Updates(UpdatesOptions options) : options_(std::move(options)) { static const ForkGuard guard; }

@@ -75,5 +75,34 @@ TEST(Fork, PagesAreSharedInAChildOfAProcessThatWasSharingSome) {
   ForkDuring([&] { return pages.Take(int64_t{1} << 20) != nullptr; }, 300);
 }
 
+TEST(Fork, AKernelIsGivenBackInAChildOfAProcessThatWasReleasingItsOldVersion) {
+  static std::atomic<bool> inside{false}, go_on{false};
+  inside = go_on = false;
+  const Updates updates({});
+  std::shared_ptr<const LoadedArtifact> old((*LoadBytes(VersionBytes(Layout::kPlain, 0))).release(),
+                                            [](const LoadedArtifact* code) {
+                                              inside = true;
+                                              while (!go_on) std::this_thread::yield();
+                                              delete code;
+                                            });
+  auto handle = *KernelHandle::Create(std::move(old), {}, Workers{}, KernelHandle::Change::kLive);
+  std::thread swapper([&] { handle->Publish(*handle->Prepare(*LoadBytes(VersionBytes(Layout::kPlain, 1)), {})); });
+  while (!inside) std::this_thread::yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(5);
+    go_on = true;
+    const bool is_given_up = !handle->HasRetired();  // else it would be released here, too
+    handle.reset();
+    _exit(is_given_up ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  go_on = true;
+  swapper.join();
+  EXPECT_FALSE(WIFSIGNALED(status)) << "the child ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(status, 0);
+}
+
 }  // namespace
 }  // namespace hone::fork_test
