@@ -93,6 +93,7 @@ void Compilations::Start(const std::string& name, LookUpResult found, Waiters wa
   });
   if (waiters.empty()) return;
   const std::string key = found.identity.name;
+  const bool names_device = found.identity.on != nullptr;  // which is looked at each time
   auto running = compilations_.find(key);
   if (running != compilations_.end()) {
     metrics_.joined += waiters.size();
@@ -120,7 +121,7 @@ void Compilations::Start(const std::string& name, LookUpResult found, Waiters wa
     running = compilations_.emplace(key, std::move(compilation)).first;
   }
   Compilation& compilation = running->second;
-  KeepName(name, compilation.names);
+  if (!names_device) KeepName(name, compilation.names);
   for (WaiterPtr& waiter : waiters) {
     queue_.Join(compilation.job, waiter->peer->client());
     AddWaiter(compilation.waiters, std::move(waiter));
@@ -230,15 +231,18 @@ void Compilations::Fail(const std::string& key, const Compilation& done, const E
 void Compilations::Serve(const std::string& key, const Compilation& done, const Compiled& compiled) {
   failures_.Forget(key);
   const HotCodePtr& code = compiled.code;
-  if (!hot_.ForgotSince(done.forgets, code->fingerprint))  // else its record was replaced meanwhile
+  if (!hot_.ForgotSince(done.forgets, code->fingerprint)) {  // else its record was replaced meanwhile
+    if (!done.waiters.empty()) hot_.Insert(code);
     for (const std::string& name : done.names) hot_.Insert(name, code);
+  }
   LogInfo("miss", {{"fingerprint", code->reply.fingerprint},
                    {"class", code->reply.class_name},
                    {"bytes", code->reply.size},
                    {"waiters", done.waiters.size()}});
   Waiters patient;
   const bool is_ours = IsChecked(done.found->identity.target) &&  // else there is nothing to measure
-                       path_.devices().Find(done.found->identity.key.target) != nullptr;
+                       path_.devices().Find(done.found->identity.key.target) != nullptr &&
+                       !done.names.empty();  // else it was asked for by a device's name
   for (const WaiterPtr& waiter : done.waiters) {
     if (waiter->is_answered) continue;
     if (waiter->no_compile && !compiled.was_here) {  // what was to be checked only was no good

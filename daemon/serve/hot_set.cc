@@ -36,7 +36,7 @@ HotCodePtr HotSet::FindCode(std::string_view key) {
   return found->second->code;
 }
 
-void HotSet::Insert(std::string_view request, HotCodePtr code) {
+std::shared_ptr<HotSet::Entry> HotSet::Hold(HotCodePtr code) {
   auto known = by_key_.find(code->key);
   std::shared_ptr<Entry> entry;
   if (known != by_key_.end() && known->second->code == code) {
@@ -56,6 +56,16 @@ void HotSet::Insert(std::string_view request, HotCodePtr code) {
     }
     bytes_ += entry->code->artifact.size();
   }
+  return entry;
+}
+
+void HotSet::Insert(HotCodePtr code) {
+  Hold(std::move(code));
+  Trim();
+}
+
+void HotSet::Insert(std::string_view request, HotCodePtr code) {
+  const std::shared_ptr<Entry> entry = Hold(std::move(code));
   if (auto old = by_request_.find(request); old != by_request_.end()) {
     old->second->entry = entry;
     memo_.splice(memo_.begin(), memo_, old->second);

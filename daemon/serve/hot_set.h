@@ -46,6 +46,8 @@ class HotSet {
 
   // Adds or replaces code, and remembers that the request stands for it.
   void Insert(std::string_view request, HotCodePtr code);
+  // The same of code that no request is to stand for.
+  void Insert(HotCodePtr code);
   // Every target's code of a kernel.
   void Forget(const Fingerprint& fingerprint);
   uint64_t forgets() const { return forgets_; }  // how often
@@ -77,6 +79,7 @@ class HotSet {
   };
   using MemoList = std::list<Memo>;
 
+  std::shared_ptr<Entry> Hold(HotCodePtr code);
   void Drop(Entry& entry);
   void Trim();
 

@@ -115,7 +115,8 @@ void Misses::Serve(const std::string& name, const Lookup& lookup, LookUpResult f
   const bool was_here = found.code != nullptr;
   HotCodePtr code = was_here ? found.code : hot_.FindCode(found.identity.name);
   if (!code) return compilations_.Start(name, std::move(found), lookup.waiters);
-  if (!is_stale) hot_.Insert(name, code);
+  // A device's name says nothing by itself: who may use it is looked at each time.
+  if (!is_stale) lookup.ask.on ? hot_.Insert(code) : hot_.Insert(name, code);
   for (const WaiterPtr& waiter : lookup.waiters) {
     if (waiter->is_answered) continue;
     code->uses += was_here ? 0 : 1;  // the cache counted its own

@@ -129,6 +129,41 @@ TEST(AttachedDevices, OnlyItsOwnUserAndRootMayNameOneAndOnlyTheDaemonsOwnMayLend
   EXPECT_THAT(lends.error().Text(), HasSubstr("root may lend it devices"));
 }
 
+TEST(AttachedDevices, WhatWasServedByADevicesNameIsServedToNobodyElseByIt) {
+  TestServer server;
+  GetRequest get;
+  get.kernel = "add(M=1,N=2)";
+  {
+    Lent lent = Lend(server);
+    SayHello(lent, Board());
+    ASSERT_TRUE(AskFor(server, lent.name));
+    get.target = lent.name;
+    AttachedDevicePtr on;
+    server.Do([&] { on = *server.attached->Find(lent.name, {geteuid(), getpid()}); });
+    const ResolvedKernel identity = *server.path->Identify({get.kernel, "", 0, on});
+    const BuiltArtifact built = *server.pools.Build({identity.key.canonical, "", identity.target}, Soon(), {});
+    const ReadOnlyMapping code = *built.object.Map();
+    Record record;
+    record.key = identity.key;
+    record.shape = identity.shape;
+    record.label = identity.label;
+    record.artifact_digest = Hash256(code.bytes());
+    record.artifact_bytes = code.bytes().size();
+    ASSERT_TRUE(server.cache->Put({.record = record, .class_text = identity.class_text, .artifact = code.bytes()},
+                                  Durability::kSoon));
+    for (int i = 0; i < 2; ++i) {
+      Result<GetReply> served = server.Connect().Call(get, Soon());
+      ASSERT_TRUE(served) << served.error().Text();
+      EXPECT_EQ(served->target, PrintTarget(Board()));
+    }
+    Result<GetReply> stranger = server.Connect({geteuid() + 1000, getpid()}).Call(get, Soon());
+    ASSERT_FALSE(stranger);
+    EXPECT_THAT(stranger.error().Text(), HasSubstr("no device \"on:1\" is attached"));
+  }
+  // Nor to its own user once it is known to be gone.
+  EXPECT_TRUE(TestServer::Eventually([&] { return !server.Connect().Call(get, Soon()); }));
+}
+
 TEST(AttachedDevices, TheMachineItselfAndWhatNothingHereBuildsForAreRefused) {
   TestServer server;
   Lent same = Lend(server);
