@@ -23,6 +23,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+// Between requests to a daemon that hangs up: doubled each time; the first follows at once.
+constexpr milliseconds kShortestRetry{1}, kLongestRetry{50};
+
 // The daemon is not there, or not as it should be; what it answers is another matter.
 bool IsSilence(const Error& error) {
   return error.kind == ErrorKind::kUnavailable || error.kind == ErrorKind::kTimeout || error.kind == ErrorKind::kIo;
@@ -85,10 +88,12 @@ Result<std::unique_ptr<Client>> Client::Create(ClientOptions options) {
 }
 
 Result<Channel> Client::Connect(Deadline deadline) {
-  Result<Channel> channel = Channel::Connect(options_.socket, deadline);
-  if (channel || channel.error().kind != ErrorKind::kUnavailable || !options_.start_daemon) return channel;
-  HONE_TRY(StartDaemon(options_.socket, options_.daemon_cache, deadline));
-  return Channel::Connect(options_.socket, deadline);
+  for (;;) {
+    Result<Channel> channel = Channel::Connect(options_.socket, deadline);
+    const bool is_there = channel || channel.error().kind != ErrorKind::kUnavailable;
+    if (is_there || !options_.start_daemon || steady_clock::now() >= deadline) return channel;
+    HONE_TRY(StartDaemon(options_.socket, options_.daemon_cache, deadline));
+  }
 }
 
 Result<Channel> Client::TakeChannel(Deadline deadline) {
@@ -152,7 +157,11 @@ Result<Served> Client::AskOn(Channel& channel, const GetRequest& request, Deadli
 }
 
 Result<Served> Client::Ask(const GetRequest& request, Deadline deadline, Local* local, uint32_t* retry_after_ms) {
-  for (bool again = false;; again = true) {
+  // One that went away may have been started again, and may be reached as it goes for a while. Who does not start it is
+  // not to wait long: a user who may not connect is sent away without a word.
+  const Deadline retry_until =
+      options_.start_daemon ? deadline : std::min(deadline, steady_clock::now() + options_.patience);
+  for (milliseconds pause{0};; pause = std::clamp(2 * pause, kShortestRetry, kLongestRetry)) {
     Result<Channel> channel = TakeChannel(std::min(deadline, steady_clock::now() + options_.patience));
     if (!channel && channel.error().kind == ErrorKind::kTimeout) {
       if (std::optional<Served> copy = FromDisk(request)) return *std::move(copy);
@@ -162,7 +171,11 @@ Result<Served> Client::Ask(const GetRequest& request, Deadline deadline, Local* 
     Result<Served> served = AskOn(*channel, request, deadline, local, retry_after_ms);
     bool lost = !served && served.error().kind == ErrorKind::kUnavailable && !channel->clean();
     GiveBack(*std::move(channel));
-    if (!lost || again) return served;  // a daemon that went away may have been started again: once
+    if (!lost) return served;
+    if (pause > milliseconds(0))
+      if (std::optional<Served> copy = FromDisk(request)) return *std::move(copy);
+    if (steady_clock::now() + pause >= retry_until) return served;
+    std::this_thread::sleep_for(pause);
   }
 }
 

@@ -30,7 +30,8 @@ struct ClientOptions {
   std::string daemon_cache;   // for the daemon that is started: its --cache; "": its default
   ThreadPoolOptions threads;
   Workers application;  // parallel_for set: used instead of threads of ours
-  // How long a silent daemon is given when there is a copy on disk: a hit takes less than a thousandth of it.
+  // How long a silent daemon is given when there is a copy on disk, and one that hangs up when it is not to be started:
+  // a hit takes less than a thousandth of it.
   std::chrono::milliseconds patience{250};
   UpdatesOptions updates;  // socket and disk are the client's
 };

@@ -50,6 +50,7 @@ class Refusing {
     while (restart_) std::this_thread::sleep_for(milliseconds(1));
   }
   std::atomic<size_t> together{1};
+  std::atomic<int> hang_ups{0};  // so many of the next requests get no answer: their connections are closed
 
  private:
   void Serve() {
@@ -69,6 +70,11 @@ class Refusing {
             asked.emplace_back(i, frame->header.request_id);
       if (polls[0].revents != 0)
         channels.emplace_back(UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+      if (!asked.empty() && hang_ups > 0) {
+        --hang_ups;
+        channels.clear();
+        asked.clear();
+      }
       if (asked.size() < together) continue;
       const ErrorReply refusal{ErrorKind::kUnsupported, "not today", "test"};
       for (const auto& [who, id] : asked)
@@ -84,8 +90,9 @@ class Refusing {
 
 class ClientTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Client> Connect(bool use_disk_cache) const {
+  std::unique_ptr<Client> Connect(bool use_disk_cache, bool start_daemon = false) const {
     ClientOptions options;
+    options.start_daemon = start_daemon;
     options.socket = socket_;
     options.disk_cache = directory_ / "client";
     options.use_disk_cache = use_disk_cache;
@@ -122,6 +129,45 @@ TEST_F(ClientTest, EveryConnectionThatARestartedDaemonClosedIsPassedOver) {
   const Result<Served> served = client->Fetch(kKernel, {});
   ASSERT_FALSE(served);
   EXPECT_EQ(served.error().Text(), "test: not today");
+}
+
+TEST_F(ClientTest, ADaemonThatHangsUpIsAskedAgain) {
+  Refusing daemon(socket_);
+  for (const bool start_daemon : {false, true}) {
+    daemon.hang_ups = 4;
+    const Result<Served> served = Connect(false, start_daemon)->Fetch(kKernel, {});
+    ASSERT_FALSE(served);
+    EXPECT_EQ(served.error().Text(), "test: not today");
+  }
+}
+
+TEST_F(ClientTest, ADaemonThatGoesOnHangingUpIsAskedUntilTheDeadlineIfItIsToBeStarted) {
+  constexpr int kMany = 1'000'000;
+  Refusing daemon(socket_);
+  daemon.hang_ups = kMany;
+  GetOptions options;
+  options.deadline = milliseconds(500);
+  auto begin = steady_clock::now();
+  EXPECT_EQ(Connect(false, true)->Fetch(kKernel, options).error().kind, ErrorKind::kUnavailable);
+  EXPECT_GE(steady_clock::now() - begin, milliseconds(400));
+  EXPECT_LT(kMany - daemon.hang_ups, 50);
+  options.deadline = milliseconds(60'000);
+  begin = steady_clock::now();
+  EXPECT_EQ(Connect(false, false)->Fetch(kKernel, options).error().kind, ErrorKind::kUnavailable);
+  EXPECT_LT(steady_clock::now() - begin, options.deadline / 2);
+}
+
+TEST_F(ClientTest, ADaemonThatGoesOnHangingUpDoesNotKeepACopyOnDiskFromBeingUsed) {
+  Refusing daemon(socket_);
+  daemon.hang_ups = 1'000'000;
+  StoreCode();
+  GetOptions options;
+  options.deadline = milliseconds(60'000);
+  const auto begin = steady_clock::now();
+  const Result<Served> served = Connect(true)->Fetch(kKernel, options);
+  ASSERT_TRUE(served) << served.error().Text();
+  EXPECT_EQ(served->source, "disk");
+  EXPECT_LT(steady_clock::now() - begin, options.deadline / 2);
 }
 
 TEST_F(ClientTest, ARelativeDiskCacheIsWhereTheProcessWasWhenItAskedForOne) {
