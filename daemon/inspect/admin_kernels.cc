@@ -1,5 +1,4 @@
 // What there is to tell of one kernel: its time without compiling it, why its code is as it is, and that code as text.
-#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -12,8 +11,7 @@
 namespace hone {
 
 Result<PredictReply> AnswerPredict(Admin& admin, const PredictRequest& request) {
-  const int threads = static_cast<int>(std::min(request.threads, 4096u));
-  return admin.insight->Predict(HONE_TRY(admin.path.Identify({request.kernel, "", threads})));
+  return admin.insight->Predict(HONE_TRY(admin.path.Identify({request.kernel, "", request.threads})));
 }
 
 Result<ExplainReply> AnswerExplain(Admin& admin, const ExplainRequest& request) {
@@ -36,7 +34,7 @@ Result<TextReply> AnswerText(Admin& admin, const TextRequest& request) {
 }
 
 Result<TargetTextReply> AnswerTargetText(Admin& admin, const TargetTextRequest& request) {
-  KernelRequest ask{request.name.kernel, request.target, static_cast<int>(std::min(request.name.threads, 4096u))};
+  KernelRequest ask{request.name.kernel, request.target, request.name.threads};
   if (request.name.is_fingerprint) {
     const Record of_some_target = HONE_TRY(admin.FindRecord(request.name.kernel));
     ask.kernel = of_some_target.key.canonical;

@@ -83,7 +83,7 @@ void Tuning::Close() {
 void Tuning::Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request, AttachedDevicePtr on) {
   auto task = std::make_shared<Task>();
   task->client = peer->client();
-  task->ask = {request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u)), std::move(on)};
+  task->ask = {request.kernel, request.target, request.threads, std::move(on)};
   task->options.trials = static_cast<int>(request.trials > 0 ? std::min(request.trials, kMostTrials) : kDefaultTrials);
   task->options.patience = request.trials > 0 ? 0 : kPatience;
   // Rounded up: none is no limit.

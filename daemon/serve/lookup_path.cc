@@ -81,7 +81,11 @@ Result<ResolvedKernel> LookupPath::Identify(const KernelRequest& ask) const {
   identity.target = std::move(choice.target);
   identity.device = choice.device;
   Kernel kernel = HONE_TRY(ParseKernel(ask.kernel));
-  int threads = kernel.options.threads > 0 ? kernel.options.threads : ask.threads;
+  constexpr int kMostThreads = ParseLimits{}.threads;
+  if (ask.threads > kMostThreads)
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("saw threads={}, wanted a number from 0 to {}", ask.threads, kMostThreads), "request"};
+  int threads = kernel.options.threads > 0 ? kernel.options.threads : static_cast<int>(ask.threads);
   if (threads <= 0) threads = identity.target.cores();
   kernel.options.threads = ThreadsToSay(threads, identity.target.cores());
   Canonical canonical = Canonicalize(kernel);

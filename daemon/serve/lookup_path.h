@@ -28,7 +28,7 @@ namespace hone {
 struct KernelRequest {
   std::string kernel;
   std::string target;              // "": this machine's CPU; Devices::Choose
-  int threads = 0;                 // overrides the kernel's own if that is 0
+  int64_t threads = 0;             // overrides the kernel's own if that is 0
   AttachedDevicePtr on = nullptr;  // there, whatever `target` says
 };
 

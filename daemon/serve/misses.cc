@@ -43,7 +43,7 @@ void Misses::Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& req
   if (waiter->budget.count() > 0) waiter->until = WaitClock::now() + waiter->budget;
   if (stopped_) return waiter->AnswerError(ShuttingDown());
   budgets_.Add(waiter);
-  KernelRequest ask{request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u)), std::move(on)};
+  KernelRequest ask{request.kernel, request.target, request.threads, std::move(on)};
   LookUp(name, ask, {waiter});
 }
 

@@ -1,4 +1,5 @@
 // What a request gets, from the socket to the pools and back.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ir/language/canonical.h"
@@ -7,6 +8,7 @@
 namespace hone::serving_test {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::Soon;
 using testing::TestServer;
 using testing::TestServerOptions;
@@ -412,6 +414,16 @@ TEST(Serving, AKnownKernelKeepsItsClassWhateverTextItIsCompiledBy) {
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].schedule, "fast");
   EXPECT_EQ(records[0].label, identity.label);
+}
+
+TEST(Serving, TooManyThreadsAreRefusedByTheNumberThatWasGiven) {
+  TestServer server;
+  for (const uint32_t threads : {1025u, 100'000u, 4'000'000'000u}) {
+    Result<GetReply> reply = server.Get(kKernel, {.threads = threads});
+    ASSERT_FALSE(reply);
+    EXPECT_EQ(reply.error().kind, ErrorKind::kInvalid);
+    EXPECT_THAT(reply.error().Text(), HasSubstr("threads=" + std::to_string(threads)));
+  }
 }
 
 TEST(Serving, StoppingAnswersWhoWaitsAndFinishesWhatIsUnderWay) {
