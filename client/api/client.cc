@@ -81,9 +81,8 @@ Client::~Client() = default;
 
 Result<std::unique_ptr<Client>> Client::Create(ClientOptions options) {
   if (options.socket.empty()) options.socket = HONE_TRY(ChooseSocketPath());
-  if (options.socket[0] != '/') {
-    return Error{ErrorKind::kInvalid, "a socket's path must be absolute", options.socket};
-  }
+  const Result<void> path = CheckSocketPath(options.socket);
+  if (!path && path.error().kind == ErrorKind::kInvalid) return path.error();
   return std::unique_ptr<Client>(new Client(std::move(options)));
 }
 

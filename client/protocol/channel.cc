@@ -77,16 +77,20 @@ Result<std::string> ChooseSocketPath() {
   return own;
 }
 
+Result<void> CheckSocketPath(const std::string& path) {
+  constexpr size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.empty() || path[0] != '/') return Error{ErrorKind::kInvalid, "a socket's path must be absolute", path};
+  if (path.size() > kMostBytes) {
+    return Error{ErrorKind::kInvalid, "a socket's path has at most " + std::to_string(kMostBytes) + " bytes", path};
+  }
+  return CheckDirectory(path);
+}
+
 Result<Channel> Channel::Connect(const std::string& path, Deadline deadline) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.empty() || path[0] != '/') return Error{ErrorKind::kInvalid, "a socket's path must be absolute", path};
-  if (path.size() >= sizeof address.sun_path) {
-    return Error{ErrorKind::kInvalid,
-                 "a socket's path has at most " + std::to_string(sizeof address.sun_path - 1) + " bytes", path};
-  }
+  HONE_TRY(CheckSocketPath(path));
   std::memcpy(address.sun_path, path.data(), path.size());
-  HONE_TRY(CheckDirectory(path));
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return ErrnoError(errno, "cannot make a socket");
   // EAGAIN: the daemon's queue of connections is full (it may be stopped). There is nothing to poll for.

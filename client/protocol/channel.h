@@ -72,6 +72,10 @@ class Channel {
   bool clean_ = true;
 };
 
+// Whether a daemon may be looked for there. kInvalid: no path of a socket, or the directory is not to be trusted;
+// kUnavailable: there is no such directory; kIo.
+Result<void> CheckSocketPath(const std::string& path);
+
 // Which socket to use without being told: $HONE_SOCKET, else this user's, else the system's if only that is there.
 Result<std::string> ChooseSocketPath();
 

@@ -170,6 +170,17 @@ TEST_F(ClientTest, ADaemonThatGoesOnHangingUpDoesNotKeepACopyOnDiskFromBeingUsed
   EXPECT_LT(steady_clock::now() - begin, options.deadline / 2);
 }
 
+TEST_F(ClientTest, ASocketInADirectoryThatOthersMayWriteIsRefusedAtOnce) {
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms(0777));
+  ClientOptions options;
+  options.socket = socket_;
+  const Result<std::unique_ptr<Client>> client = Client::Create(options);
+  ASSERT_FALSE(client);
+  EXPECT_EQ(client.error().kind, ErrorKind::kInvalid);
+  options.socket = directory_ / "not there yet/sock";
+  EXPECT_TRUE(Client::Create(options));
+}
+
 TEST_F(ClientTest, ARelativeDiskCacheIsWhereTheProcessWasWhenItAskedForOne) {
   const std::filesystem::path before = std::filesystem::current_path();
   StoreCode();
