@@ -170,9 +170,9 @@ HONE_PUBLIC hone_kernel* hone_get(hone_client* client, const char* kernel, const
 HONE_PUBLIC int hone_bind(hone_kernel* kernel, int32_t operand, const void* data, hone_error* error);
 
 /* Computes. buffers: one per operand, in order; NULL for what was bound. sizes: the dynamic ones, in the manifest's
- * order; NULL if there are none. Outputs must not overlap inputs or each other. 0, or: HONE_INVALID (a buffer missing,
- * misaligned or overlapping, a constant not bound, a size out of range; which one: see below), HONE_LIMIT (no
- * memory for the workspace), HONE_RUN_FAILED. Nothing is written when the arguments are refused. */
+ * order; NULL if there are none. Outputs must not overlap inputs, what was bound, or each other. 0, or: HONE_INVALID (a
+ * buffer missing, misaligned or overlapping, a constant not bound, a size out of range; which one: see below),
+ * HONE_LIMIT (no memory for the workspace), HONE_RUN_FAILED. Nothing is written when the arguments are refused. */
 HONE_PUBLIC int hone_call(hone_kernel* kernel, void* const* buffers, const int64_t* sizes);
 
 /* The shape that an operand has in a call with these sizes: as many dimensions as its `rank`, written to `shape`. So

@@ -249,14 +249,15 @@ int64_t KernelVersion::BytesNow(int operand, const int64_t* sizes) const {
   return bytes;
 }
 
-// The first output that shares a byte with another operand; -1 if none does.
+// The first output that shares a byte with another operand, or with what one was packed from; -1 if none does.
 int KernelVersion::FindOverlap(void* const* arguments, const int64_t* sizes) const {
   for (int output : outputs_) {
     auto begin = reinterpret_cast<uintptr_t>(arguments[output]);
     uintptr_t end = begin + static_cast<uintptr_t>(BytesNow(output, sizes));
     for (int other = 0; other < operand_count_; ++other) {
-      if (other == output || operands_[other].packed) continue;
-      auto from = reinterpret_cast<uintptr_t>(arguments[other]);
+      const void* memory = operands_[other].packed ? operands_[other].data : arguments[other];
+      if (other == output || memory == nullptr) continue;
+      auto from = reinterpret_cast<uintptr_t>(memory);
       if (from < end && begin < from + static_cast<uintptr_t>(BytesNow(other, sizes))) return output;
     }
   }

@@ -210,6 +210,18 @@ TEST(KernelHandle, RefusesOutputsThatOverlapInputs) {
   EXPECT_EQ(kernel->Call(buffers, nullptr), 0);
 }
 
+TEST(KernelHandle, RefusesOutputsThatOverlapWhatAConstantIsPackedFrom) {
+  auto kernel = MakeAdd(true);
+  Data data;
+  ASSERT_TRUE(kernel->Bind(1, data.w.data()));
+  data.buffers[2] = data.w.data();  // another version would pack what is written there
+  const int status = kernel->Call(data.buffers, nullptr);
+  EXPECT_EQ(Kind(status), static_cast<int>(ErrorKind::kInvalid));
+  EXPECT_EQ(Index(status), 2);
+  data.buffers[2] = data.y.data();
+  EXPECT_EQ(kernel->Call(data.buffers, nullptr), 0);
+}
+
 TEST(KernelHandle, BindSaysWhatIsWrong) {
   auto kernel = MakeAdd(true);
   Data data;
