@@ -160,7 +160,8 @@ typedef struct hone_kernel_info {
 HONE_PUBLIC hone_client* hone_connect(const hone_connect_options* options, hone_error* error);
 
 /* Code for a kernel: a library operation or the kernel language. Returns within the deadline whatever the daemon does.
- * `options` may be NULL. NULL on failure. */
+ * `options` may be NULL. NULL on failure. Takes 128 KiB of the calling thread's stack for a library operation, and up
+ * to 2 MiB for the deepest expressions that the kernel language allows. */
 HONE_PUBLIC hone_kernel* hone_get(hone_client* client, const char* kernel, const hone_get_options* options,
                                   hone_error* error);
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/stack_size.h"
 #include "base/standard_files.h"
 #include "base/unique_fd.h"
 #include "daemon/config.h"
@@ -70,6 +71,7 @@ int WrongUsage(const std::string& what) {
 
 int main(int argc, char** argv) {
   hone::OpenStandardFiles();
+  hone::TakeDeepStacks();
   enum { kSocket = 256, kCache, kConfig, kLog, kNoIdle, kDetach, kInspect, kDescribe, kVersion, kHelpOption };
   static const option kOptions[] = {{"socket", required_argument, nullptr, kSocket},
                                     {"cache", required_argument, nullptr, kCache},

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/stack_size.h"
 #include "base/standard_files.h"
 #include "client/protocol/channel.h"
 #include "client/protocol/missing_text.h"
@@ -75,6 +76,7 @@ std::string Absolute(const std::string& path) {
 
 int main(int argc, char** argv) {
   hone::OpenStandardFiles();
+  hone::TakeDeepStacks();
   enum { kSocket = 256, kBundles, kKeys, kAnyUser, kRunner, kLog, kDescribe, kMissing, kVersion, kHelpOption };
   static const option kOptions[] = {{"socket", required_argument, nullptr, kSocket},
                                     {"bundles", required_argument, nullptr, kBundles},

@@ -1,6 +1,7 @@
 """How honed starts, reloads, uses idle time and ends."""
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -103,6 +104,16 @@ class Lifecycle(harness.HoneTest):
                                    check=True).stdout
         with open(os.path.join(harness.SOURCE, "docs/configuration.md"), encoding="utf-8") as file:
             self.assertIn("```toml\n" + described + "```", file.read())
+
+    def test_a_small_stack_is_no_reason_to_die_of_a_deep_kernel(self):
+        hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        daemon = self.start(prepare=lambda: resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, hard)))
+        for depth in (60, 190):
+            self.assert_served("kernel k(x: f32[64]) -> y: f32[64] { y[i] = "
+                               f"{'(' * depth}x[i]{'+1.0)' * depth} }}")
+            self.assert_served("kernel k(x: f32[64]) -> y: f32[64] { y[i] = "
+                               f"{'max(' * depth}x[i]{', 1.0)' * depth} }}")
+        self.assertIsNone(daemon.process.poll(), daemon.log())
 
     def test_inherits_the_socket_of_systemd(self):
         if not any(os.access(os.path.join(folder, "systemd-socket-activate"), os.X_OK)

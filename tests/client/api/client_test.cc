@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "ir/language/parse.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hone::client_test {
@@ -25,6 +26,14 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr const char* kKernel = "add(M=1,N=4)";
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
 
 UniqueFd ListenAt(const std::string& path) {
   UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -168,6 +177,34 @@ TEST_F(ClientTest, ADaemonThatGoesOnHangingUpDoesNotKeepACopyOnDiskFromBeingUsed
   ASSERT_TRUE(served) << served.error().Text();
   EXPECT_EQ(served->source, "disk");
   EXPECT_LT(steady_clock::now() - begin, options.deadline / 2);
+}
+
+// What client/hone.h says of hone_get.
+TEST_F(ClientTest, TheDeepestTextIsReadOnAStackOfTwoMebibytes) {
+  if (kSanitized) GTEST_SKIP() << "[SKIP] a sanitizer's functions need more";
+  Refusing daemon(socket_);
+  const std::unique_ptr<Client> client = Connect(false);
+  constexpr int kDepth = 190;
+  std::string expression = "x[i]";
+  for (int i = 0; i < kDepth; ++i) expression = "max(" + expression + ", (1.0 + x[i]))";
+  const std::string kernel = "kernel k(x: f32[64]) -> y: f32[64] { y[i] = " + expression + " }";
+  ASSERT_TRUE(ParseKernel(kernel));
+  struct Asker {
+    Client& client;
+    const std::string& kernel;
+    static void* Run(void* self) {
+      auto& [client, kernel] = *static_cast<Asker*>(self);
+      EXPECT_EQ(client.Fetch(kernel, {}).error().kind, ErrorKind::kUnsupported);
+      return nullptr;
+    }
+  } asker{*client, kernel};
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 2 << 20), 0);
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &attributes, Asker::Run, &asker), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
 }
 
 TEST_F(ClientTest, ASocketInADirectoryThatOthersMayWriteIsRefusedAtOnce) {
