@@ -125,6 +125,7 @@ Result<void> FunctionEmitter::EmitRuntimeLoop(const Stmt& stmt, llvm::Value* beg
   scope.var = stmt.var;
   scope.preheader =
       runs ? builder_.CreateBr(entry) : builder_.CreateCondBr(builder_.CreateICmpSLT(begin, end), entry, exit);
+  scope.may_be_empty = vars_.Range(stmt.extent - stmt.begin).lo < 1;
   scope.innermost = !HasRuntimeLoop(stmt);
   CollectStores(stmt, scope.stored);
 
@@ -178,6 +179,18 @@ Result<void> FunctionEmitter::EmitRuntimeLoop(const Stmt& stmt, llvm::Value* beg
     slot.value = merged;
   }
   return {};
+}
+
+llvm::Instruction* FunctionEmitter::InFrontOfTrips(OpenScope& scope) {
+  if (!scope.may_be_empty) return scope.preheader;
+  if (scope.first_trip) return scope.first_trip;
+  // A block of its own on the way into the loop.
+  auto* branch = llvm::cast<llvm::BranchInst>(scope.preheader);
+  llvm::BasicBlock* entry = branch->getSuccessor(0);
+  auto* guarded = llvm::BasicBlock::Create(function_.getContext(), "", &function_, entry);
+  branch->setSuccessor(0, guarded);
+  entry->replacePhiUsesWith(branch->getParent(), guarded);
+  return scope.first_trip = llvm::BranchInst::Create(entry, guarded);
 }
 
 llvm::Value* FunctionEmitter::Identity(Reduction reduction, llvm::Type* type) {

@@ -36,10 +36,12 @@ class FunctionEmitter {
   struct OpenScope {
     VarId var;
     llvm::Value* counter = nullptr;
-    llvm::Instruction* anchor = nullptr;                                         // insert before: start of the body
-    llvm::Instruction* preheader = nullptr;                                      // insert before: in front of the loop
-    bool innermost = false;                                                      // no serial loop inside
-    std::set<BufferId> stored;                                                   // written inside
+    llvm::Instruction* anchor = nullptr;      // insert before: start of the body
+    llvm::Instruction* preheader = nullptr;   // insert before: in front of the loop
+    bool may_be_empty = false;                // has no trips, for some sizes or places
+    llvm::Instruction* first_trip = nullptr;  // see InFrontOfTrips
+    bool innermost = false;                   // no serial loop inside
+    std::set<BufferId> stored;                // written inside
     std::map<std::tuple<llvm::Value*, int64_t, int64_t>, llvm::Value*> hoisted;  // loads done before the loop
     std::map<VarId, llvm::Value*> atoms;
     std::map<std::pair<BufferId, std::vector<std::pair<VarId, int64_t>>>, llvm::Value*> pointers;
@@ -78,6 +80,9 @@ class FunctionEmitter {
   Result<void> EmitLoop(const Stmt& stmt);
   // `runs`: at least once.
   Result<void> EmitRuntimeLoop(const Stmt& stmt, llvm::Value* begin, llvm::Value* end, bool runs);
+  // Where what is read once for all trips is loaded: in front of the loop, but not if it has no trips, since then the
+  // element may not be there.
+  llvm::Instruction* InFrontOfTrips(OpenScope& scope);
   Result<void> EmitStore(const Stmt& stmt);
   Result<void> StoreToMemory(const Stmt& stmt, const Mask& mask);
   void ForgetStraightLine();

@@ -398,7 +398,7 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
     if (known != scope.hoisted.end()) return known->second;
     if (static_cast<int>(scope.hoisted.size()) < machine_.HoistedLoads()) {
       llvm::IRBuilderBase::InsertPointGuard restore(builder_);
-      builder_.SetInsertPoint(scope.preheader);
+      builder_.SetInsertPoint(InFrontOfTrips(scope));
       llvm::Value* value = FromMemory(buffer.dtype, widen_lanes(emit()));
       if (splats) value = builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), value);
       scope.hoisted[{base, constant, hoisted_shape}] = value;

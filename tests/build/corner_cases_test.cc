@@ -58,6 +58,13 @@ const std::vector<Corner>& Corners() {
       {"first_trips_that_are_not_made", "conv2d(C=3,H=5,W=6,O=4,R=3,S=3,pad=1,const=1)",
        "rewrite cache_write y t\nrewrite trim_padding t xp whole r s\nsplit t.w0 4\n"
        "reorder t.n t.o t.h t.r t.w0.0 t.c t.s t.w0.1\nregister_tile t.w0.0\nunroll t.w0.1\n"},
+      {"reads_of_a_piece_that_is_not_there",
+       "kernel a(m: bool[7], z: f32[64, 64]) -> y: f32[64, 64] { y[i, j] = if(if(i < 7, m[i], false), z[i, j], 0.0) }",
+       ""},
+      {"reads_of_each_piece_by_the_loop_inside",
+       "kernel a(m: bool[3], n: bool[61], a: bool[64, 16]) -> y: bool[64, 16] { y[i, j] = if(i < 3, m[i], n[i - 3]) or "
+       "a[i, j] }",
+       ""},
       {"neighbours_that_are_read_again",
        R"(kernel a(x: f32[9, 70], h: f16[9, 70], b: u8[9, 70]) -> y: f32[18, 128], z: f16[9, 53], w: u8[9, 67], v: f32[9, 61] {
          y[i, j] = x[i / 2, j / 2 + 1]

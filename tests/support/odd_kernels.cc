@@ -67,23 +67,30 @@ class Maker {
   }
   static std::string TypeOption(DType type) { return type == DType::kF32 ? "" : ",dtype=" + std::string(Name(type)); }
 
-  // Tensors one after another along an axis, whole or in part, and what follows.
+  // Tensors one after another along an axis, whole or in part, and what follows: rows of numbers, or a number or a
+  // truth for each row.
   std::string Joined() {
-    const int64_t parts = rng_.Between(2, 9);
+    const int64_t parts = rng_.Between(2, 9), kind = rng_.Below(3);
+    const std::string type = kind == 2 ? "bool" : "f32", columns = kind == 0 ? ", W" : "",
+                      column = kind == 0 ? ", j" : "";
     int64_t rows = 0;
     std::string operands, value, closing;
     for (int64_t i = 0; i < parts; ++i) {
       const int64_t height = rng_.Between(1, 5);
-      operands += fmt::format("{}x{}: f32[{}, W]", i == 0 ? "" : ", ", i, height);
-      const std::string load = fmt::format("x{}[i - {}, j]", i, rows);
+      operands += fmt::format("{}x{}: {}[{}{}]", i == 0 ? "" : ", ", i, type, height, columns);
+      const std::string load = fmt::format("x{}[i - {}{}]", i, rows, column);
       rows += height;
       value += i + 1 == parts ? load : fmt::format("if(i < {}, {}, ", rows, load);
       if (i + 1 < parts) closing += ")";
     }
-    const std::string body = fmt::format(
-        fmt::runtime(Pick({"{}", "max({} * s[i], 0)", "if(i != 2, {}, s[i])", "exp({}) + s[i]"})), value + closing);
-    return fmt::format("kernel k({}, s: f32[{}]) -> y: f32[{}, W] where W={} {{ y[i, j] = {} + 0 * s[i] }}", operands,
-                       rows, rows, rng_.Between(1, 70), body);
+    const std::string body =
+        fmt::format(fmt::runtime(kind == 2 ? Pick({"if({}, r[j], s[i])", "f32({} or r[j] < s[i])"})
+                                           : Pick({"{}", "max({} * s[i], 0)", "if(i != 2, {}, s[i])", "exp({}) + s[i]",
+                                                   "if(r[j] < 0, {}, s[i])"})),
+                    value + closing);
+    return fmt::format(
+        "kernel k({}, s: f32[{}], r: f32[W]) -> y: f32[{}, W] where W={} {{ y[i, j] = {} + 0 * s[i] * r[j] }}",
+        operands, rows, rows, rng_.Between(1, kind == 0 ? 70 : 300), body);
   }
 
   // Windows and neighbours beyond whose borders something else than zero lies.
