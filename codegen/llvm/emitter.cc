@@ -88,6 +88,8 @@ class BodyEmitter {
                                           llvm::Value* buffers, llvm::Value* workspace, llvm::Value* worker,
                                           llvm::Value* sizes);
   llvm::Function* EmitWorkerBody(const NestFunction& nest, const std::string& name);
+  // Of an outermost loop: a constant, or what follows from dynamic sizes. Emitted at the end of the current block.
+  llvm::Value* EmitTripCount(const Linear& extent, llvm::Function& entry, llvm::Value* sizes);
   std::vector<int> DynamicSizes() const {
     std::vector<int> dynamic;
     for (size_t s = 0; s < program_.size_vars.size(); ++s)
@@ -195,6 +197,14 @@ llvm::Function* BodyEmitter::EmitWorkerBody(const NestFunction& nest, const std:
   return body;
 }
 
+llvm::Value* BodyEmitter::EmitTripCount(const Linear& extent, llvm::Function& entry, llvm::Value* sizes) {
+  if (extent.IsConstant()) return builder_.getInt64(static_cast<uint64_t>(extent.constant()));
+  std::vector<llvm::Value*> values(program_.size_vars.size(), nullptr);
+  for (int size : DynamicSizes()) values[static_cast<size_t>(size)] = SizeValue(sizes, size);
+  FunctionEmitter emitter(program_, vars_, target_, entry, {}, std::move(values));
+  return emitter.EmitIndex(extent, builder_.GetInsertBlock());
+}
+
 Result<llvm::Function*> BodyEmitter::EmitEntry(const std::string& name, bool external) {
   llvm::Function* entry = NewFunction(name, i32_, {ptr_, ptr_, ptr_}, external);
   std::vector<NestFunction> nests;
@@ -223,31 +233,7 @@ Result<llvm::Function*> BodyEmitter::EmitEntry(const std::string& name, bool ext
       llvm::Value* fields[] = {buffers, workspace, sizes};
       for (uint64_t f = 0; f < 3; ++f) builder_.CreateStore(fields[f], builder_.CreateConstGEP1_64(ptr_, context, f));
     }
-    // The trip count of an outermost loop is a constant or follows from a dynamic size.
-    llvm::Value* count = builder_.getInt64(static_cast<uint64_t>(nest.extent.constant()));
-    for (const Term& term : nest.extent.terms()) {
-      auto value = [&](auto&& self, const Linear& form) -> llvm::Value* {
-        llvm::Value* sum = builder_.getInt64(static_cast<uint64_t>(form.constant()));
-        for (const Term& t : form.terms()) {
-          const Var& var = vars_[t.var];
-          llvm::Value* x = nullptr;
-          if (var.kind == VarKind::kSize) {
-            for (int size : DynamicSizes())
-              if (program_.size_vars[static_cast<size_t>(size)] == t.var) x = SizeValue(sizes, size);
-          } else if (var.kind == VarKind::kFloorDiv) {
-            x = builder_.CreateSDiv(self(self, var.a), builder_.getInt64(static_cast<uint64_t>(var.divisor)));
-          } else if (var.kind == VarKind::kMin || var.kind == VarKind::kMax) {
-            x = builder_.CreateBinaryIntrinsic(
-                var.kind == VarKind::kMin ? llvm::Intrinsic::smin : llvm::Intrinsic::smax, self(self, var.a),
-                self(self, var.b));
-          }
-          HONE_CHECK(x != nullptr);
-          sum = builder_.CreateAdd(sum, builder_.CreateMul(x, builder_.getInt64(static_cast<uint64_t>(t.coef))));
-        }
-        return sum;
-      };
-      count = builder_.CreateAdd(count, value(value, Linear::Of(term.var, term.coef)));
-    }
+    llvm::Value* count = EmitTripCount(nest.extent, *entry, sizes);
     auto* direct = llvm::BasicBlock::Create(context_, "", entry);
     auto* forked = llvm::BasicBlock::Create(context_, "", entry);
     auto* failed = llvm::BasicBlock::Create(context_, "", entry);

@@ -28,6 +28,9 @@ class FunctionEmitter {
   // The nest; a parallel outermost loop runs from `begin` to `end`. Ends with `ret void`.
   Result<void> Emit(const Stmt& nest, llvm::Value* begin, llvm::Value* end);
 
+  // A value over sizes alone, at the end of a block that has no end yet.
+  llvm::Value* EmitIndex(const Linear& over_sizes, llvm::BasicBlock* block);
+
   static llvm::Type* MemoryType(llvm::LLVMContext& context, DType type);  // bool is a byte
 
  private:

@@ -152,6 +152,18 @@ llvm::Value* FunctionEmitter::AtomValue(VarId id) {
   return value;
 }
 
+llvm::Value* FunctionEmitter::EmitIndex(const Linear& over_sizes, llvm::BasicBlock* block) {
+  builder_.SetInsertPoint(block);
+  OpenScope scope;
+  scope.anchor = builder_.CreateUnreachable();  // to insert before
+  builder_.SetInsertPoint(scope.anchor);
+  scopes_.push_back(scope);
+  llvm::Value* value = ScalarIndex(over_sizes);
+  scopes_.pop_back();
+  scope.anchor->eraseFromParent();
+  return value;
+}
+
 llvm::Value* FunctionEmitter::ScalarIndex(const Linear& runtime) {
   Linear expanded = vars_.ExpandAxes(runtime);
   llvm::Value* sum = nullptr;

@@ -104,6 +104,18 @@ TEST(Cases, IndicesAreDividedBySizes) {
   });
 }
 
+// Pairs of outer loops become one, whose trips are a product of two sizes.
+TEST(Cases, ParallelLoopsOverTwoDynamicSizes) {
+  RunSamples({
+      {"kernel r(x: f32[B, C, 5, 33]) -> y: f32[B, C, 5] where B=20..40, C=20..40 "
+       "{ y[c, i, j] = sum(k) x[c, i, j, k] }",
+       {{20, 20}, {40, 23}, {37, 40}}},
+      {"kernel r(v: f32[33], x: f32[B, B, 5, 33]) -> y: f32[B, B, 5] where B=20..40 "
+       "{ y[c, i, j] = sum(k) v[k] * x[c, i, j, k] }",
+       {{20}, {40}, {31}}},
+  });
+}
+
 // Two cases pack the weights differently and the third reads them where they lie: three copies.
 constexpr char kThreeLayouts[] =
     "case M=1..4\n"
