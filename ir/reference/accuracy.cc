@@ -87,12 +87,15 @@ double FloatTolerance(const Kernel& kernel, Accuracy accuracy, DType type) {
 double Tolerance(const Kernel& kernel, Accuracy accuracy) {
   bool any = false;
   DType coarsest = DType::kF64;
+  auto meet = [&](DType type) {
+    if (IsFloat(type) && TraitsOf(type).unit_roundoff > TraitsOf(coarsest).unit_roundoff) coarsest = type;
+  };
   for (const Tensor& tensor : kernel.tensors) {
-    if (!IsFloat(tensor.dtype)) continue;
-    any |= tensor.kind == TensorKind::kOutput;
-    if (TraitsOf(tensor.dtype).unit_roundoff > TraitsOf(coarsest).unit_roundoff) coarsest = tensor.dtype;
+    any |= tensor.kind == TensorKind::kOutput && IsFloat(tensor.dtype);
+    meet(tensor.dtype);
   }
   if (!any) return 0;
+  for (const Stage& stage : kernel.stages) Walk(stage.body, [&](const Expr& e) { meet(e.type()); });
   return FloatTolerance(kernel, accuracy, coarsest);
 }
 

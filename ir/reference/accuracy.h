@@ -10,9 +10,10 @@
 
 namespace hone {
 
-// strict: (4 + √K) · 2⁻²⁴ for f32, f16 and bf16 (2⁻⁵³ if every float tensor is f64); of products (prod) K in place of
-// √K. relaxed: 10⁻⁴; fast: 10⁻². Where the kernel rounds to a narrow float and goes on computing: 2⁻¹¹ or 2⁻⁸ more,
-// each time. 0 at any accuracy if no output is a float. REQUIRES: static kernel.
+// strict: (4 + √K) · 2⁻²⁴ for f32, f16 and bf16 (2⁻⁵³ if every float is f64, on the way, too); of products (prod) K in
+// place of √K. relaxed: 10⁻⁴; fast: 10⁻². Where the kernel rounds to a narrow float and goes on computing: 2⁻¹¹ or 2⁻⁸
+// more, each time. What that is of a number below the type's smallest normal one counts in A. 0 at any accuracy if no
+// output is a float. REQUIRES: static kernel.
 double Tolerance(const Kernel& kernel, Accuracy accuracy);
 inline double Tolerance(const Kernel& kernel) { return Tolerance(kernel, kernel.options.accuracy); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "ir/graph/dtype_traits.h"
@@ -75,8 +76,20 @@ void FloatSelect(const Operands& in, const Register& result, const Column& out) 
   }
 }
 
-// Numbers that a narrow float cannot hold become infinite; what may be either way stays as it is. Other roundings are
-// part of the tolerance.
+// Below its smallest normal number a type's roundings are no part of a number, as those in the tolerance are, but all
+// of one size (DTypeTraits::underflow): what that is more.
+void Underflow(DType type, const Operands& in, const Column& out) {
+  const DTypeTraits& traits = TraitsOf(type);
+  const double* error = in.error(0);
+  for (size_t i = 0; i < in.n; ++i) {
+    const double size = std::abs(out.value[i]);
+    const bool may_be_below = size - error[i] < traits.smallest && size + error[i] > 0;
+    if (!may_be_below) continue;
+    out.magnitude[i] += std::max(traits.underflow - traits.unit_roundoff * size, 0.0) / in.tolerance;
+  }
+}
+
+// Numbers that a type cannot hold become infinite; what may be either way stays as it is.
 void Overflow(DType type, const Operands& in, const Register& result, const Column& out) {
   const DTypeTraits& traits = TraitsOf(type);
   // Half a unit in the last place beyond the largest.
@@ -89,20 +102,21 @@ void Overflow(DType type, const Operands& in, const Register& result, const Colu
   }
 }
 
-void CastToFloat(DType type, const Operands& in, const Register& result, const Column& out) {
+// Roundings are part of the tolerance.
+void CastToFloat(const Instruction& cast, const Operands& in, const Register& result, const Column& out) {
   if (in.regs[0]->is_float) {
     std::copy_n(in.value(0), in.n, out.value);
     if (!result.plain) std::copy_n(in.magnitude(0), in.n, out.magnitude);
-    if (IsNarrowFloat(type)) Overflow(type, in, result, out);
-    return;
+    if (cast.narrows) Underflow(cast.type, in, out);
+  } else {
+    const int64_t* x = in.integer(0);
+    for (size_t i = 0; i < in.n; ++i) out.value[i] = static_cast<double>(x[i]);
+    if (!result.plain) {
+      const double* slack = in.slack(0);
+      for (size_t i = 0; i < in.n; ++i) out.magnitude[i] = std::abs(out.value[i]) + slack[i] / in.tolerance;
+    }
   }
-  const int64_t* x = in.integer(0);
-  for (size_t i = 0; i < in.n; ++i) out.value[i] = static_cast<double>(x[i]);
-  if (!result.plain) {
-    const double* slack = in.slack(0);
-    for (size_t i = 0; i < in.n; ++i) out.magnitude[i] = std::abs(out.value[i]) + slack[i] / in.tolerance;
-  }
-  if (IsNarrowFloat(type)) Overflow(type, in, result, out);
+  if (cast.narrows) Overflow(cast.type, in, result, out);
 }
 
 // Sums and products of small whole numbers are exact: they are off by what their operands are, and no more.
@@ -116,9 +130,24 @@ void KeepWhole(Op op, const Operands& in, const Column& out) {
   }
 }
 
+// Lanes of a column that is not exact may be: small whole numbers are. `columns`: of an operation that has run.
+void TakeExactLanes(const OpTraits& traits, const Operands& in, FloatColumns columns) {
+  alignas(64) double value[kBlockLanes], magnitude[kBlockLanes];
+  double* const known = std::exchange(columns.result_magnitude, magnitude);
+  columns.result = value;
+  for (int i = 0; i < traits.arity; ++i) {
+    if (columns.exact[i] || !in.regs[i]->whole) continue;
+    columns.exact[i] = true;
+    traits.on_floats(columns);
+    columns.exact[i] = false;
+    for (size_t lane = 0; lane < in.n; ++lane)
+      if (in.Sure(i, lane) == columns.magnitude[i][lane]) known[lane] = std::min(known[lane], magnitude[lane]);
+  }
+}
+
 void RunFloat(const Instruction& instruction, const Operands& in, const Register& result, const Column& out) {
   if (instruction.op == Op::kSelect) return FloatSelect(in, result, out);
-  if (instruction.op == Op::kCast) return CastToFloat(instruction.type, in, result, out);
+  if (instruction.op == Op::kCast) return CastToFloat(instruction, in, result, out);
   const OpTraits& traits = TraitsOf(instruction.op);
   HONE_CHECK(traits.on_floats);
   FloatColumns columns{.lanes = in.n, .tolerance = in.tolerance, .result = out.value};
@@ -129,6 +158,7 @@ void RunFloat(const Instruction& instruction, const Operands& in, const Register
     if (!result.plain) columns.magnitude[i] = in.magnitude(i);
   }
   traits.on_floats(columns);
+  if (!result.plain) TakeExactLanes(traits, in, columns);
   const bool computes = instruction.op == Op::kAdd || instruction.op == Op::kSub || instruction.op == Op::kMul;
   if (computes && result.whole && !result.plain) KeepWhole(instruction.op, in, out);
 }

@@ -276,8 +276,45 @@ class ProgramCompiler {
       instruction.args[i] = Compile(e.arg(i));
       reg.varies |= At(instruction.args[i]).varies;
     }
+    instruction.narrows = e.op() == Op::kCast && reg.is_float && Narrows(e);
     DescribeError(e, instruction, &reg);
     return Emit(std::move(instruction), reg);
+  }
+
+  // Whether a conversion to a float type may round. Where only some whole numbers are too large for the type,
+  // Register::whole tells them apart.
+  bool Narrows(const Expr& cast) {
+    const double unit = TraitsOf(cast.type()).unit_roundoff;
+    if (IsNarrowFloat(cast.type())) return true;
+    return IsFloat(cast.arg(0).type()) ? unit > TraitsOf(cast.arg(0).type()).unit_roundoff
+                                       : LargestWhole(cast.arg(0)) * unit > 1;
+  }
+
+  // No value of an integer expression is larger, whatever its sign.
+  double LargestWhole(const Expr& e) {
+    if (auto it = largest_.find(e.id()); it != largest_.end()) return it->second;
+    auto of = [&](size_t i) { return LargestWhole(e.arg(i)); };
+    const DTypeTraits& traits = TraitsOf(e.type());
+    double largest = std::max(-static_cast<double>(traits.lowest), static_cast<double>(traits.highest));
+    auto at_most = [&](double bound) { largest = std::min(largest, bound); };
+    switch (e.op()) {
+      case Op::kInt: at_most(std::abs(static_cast<double>(e.int_value()))); break;
+      case Op::kAxis: at_most(static_cast<double>(program_.extents[e.axis().index()] - 1)); break;
+      case Op::kAdd:
+      case Op::kSub: at_most(of(0) + of(1)); break;
+      case Op::kMul: at_most(of(0) * of(1)); break;
+      case Op::kMin:
+      case Op::kMax: at_most(std::max(of(0), of(1))); break;
+      case Op::kSelect: at_most(std::max(of(1), of(2))); break;
+      case Op::kAbs:
+      case Op::kFloorDiv: at_most(of(0)); break;
+      case Op::kMod: at_most(of(1)); break;
+      case Op::kCast:
+        if (!IsFloat(e.arg(0).type())) at_most(of(0));
+        break;
+      default: break;
+    }
+    return largest_[e.id()] = largest;
   }
 
   // What is known in advance about the result's rounding error (ir/reference/interpret_columns.cc has the rules).
@@ -293,8 +330,8 @@ class ProgramCompiler {
     }
     reg->whole = IsWhole(e, instruction);
     if (e.op() == Op::kCast) {
-      reg->plain = arg(0).is_float ? arg(0).plain : !any_slack;
-      reg->exact = (arg(0).is_float ? arg(0).exact : !any_slack) && !IsNarrowFloat(e.type());
+      reg->plain = arg(0).is_float ? arg(0).plain && !instruction.narrows : !any_slack;
+      reg->exact = (arg(0).is_float ? arg(0).exact : !any_slack) && !instruction.narrows;
       return;
     }
     if (e.op() == Op::kSelect) {
@@ -403,6 +440,7 @@ class ProgramCompiler {
   Program program_;
   std::unordered_map<const ExprNode*, RegisterId> compiled_;
   std::unordered_set<const ExprNode*> unconditional_;
+  std::unordered_map<const ExprNode*, double> largest_;  // what LargestWhole said
 };
 
 }  // namespace

@@ -80,6 +80,7 @@ struct Instruction {
   RegisterId args[3] = {};
   SiteId site = {};      // kLoad
   LaneIndex index = {};  // kAxis: an affine index as a value
+  bool narrows = false;  // kCast to a float type that does not hold all that the operand may be
 };
 
 // A stage, ready to run.

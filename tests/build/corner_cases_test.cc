@@ -121,6 +121,26 @@ const std::vector<Corner>& Corners() {
          w[i] = bf16(n[i] * 12345)
        })",
        ""},
+      {"halves_too_small_to_be_precise",
+       R"(kernel a(x: f32[64], h: f16[8, 64]) -> y: f32[64], z: f16[8, 64], p: f32[8, 64], w: f32[64], b: bool[64] {
+         e: f16[8, 64]
+         y[i] = f32(f16(exp(x[i] * 20.0)))
+         e[i, j] = f16(exp(h[i, j] * 16.0 - 16.0))
+         z[i, j] = f16(e[i, j] * 100.0)
+         p[i, j] = log(f32(f16(exp(h[i, j] * 8.0 - max(k) (h[i, k] * 8.0)))) + 0.000000001)
+         w[i] = f32(f16(x[i] * 0.0001)) * 10000.0
+         b[i] = bool(f16(x[i] * 1e-30))
+       })",
+       ""},
+      {"single_precision_on_the_way",
+       R"(kernel a(d: f64[64], n: i32[64]) -> y: f64[64], r: f64[64], e: bool[64], w: i32[64], f: i32[64] {
+         y[i] = f64(f32(d[i]))
+         r[i] = f64(sqrt(f32(n[i]) + 200.0))
+         e[i] = f64(f32(d[i])) == d[i]
+         w[i] = i32(f32(n[i] * 100000007))
+         f[i] = i32(floor(f32(n[i] * 100000007)))
+       })",
+       ""},
       {"rows_of_halves",
        R"(kernel a(x: f16[5, 37]) -> y: f16[5], z: bf16[37, 5] {
          y[i] = max(k) x[i, k]

@@ -43,6 +43,12 @@ TEST(Accuracy, ToleranceFollowsTheContract) {
   EXPECT_DOUBLE_EQ(Tolerance(Parse("kernel k(x: f32[4]) -> y: f64[4] { y[n] = f64(x[n]) }")), 5 * 0x1p-24);
 }
 
+TEST(Accuracy, ToleranceIsThatOfTheCoarsestTypeThatIsComputedIn) {
+  EXPECT_DOUBLE_EQ(Tolerance(Parse("kernel k(x: f64[4]) -> y: f64[4] { y[n] = f64(f32(x[n])) }")), 5 * 0x1p-24);
+  EXPECT_DOUBLE_EQ(Tolerance(Parse("kernel k(x: i32[4]) -> y: f64[4] { y[n] = f64(sqrt(f32(x[n]))) }")), 5 * 0x1p-24);
+  EXPECT_DOUBLE_EQ(Tolerance(Parse("kernel k(x: i32[4]) -> y: f64[4] { y[n] = sqrt(f64(x[n])) }")), 5 * 0x1p-53);
+}
+
 TEST(Accuracy, MagnitudesOfArithmetic) {
   EXPECT_DOUBLE_EQ(Of("a[] - b[]", 3, 2).magnitude, 5);
   EXPECT_DOUBLE_EQ(Of("a[] - b[]", 3, 2).value, 1);
@@ -111,6 +117,61 @@ TEST(Accuracy, WholeNumbersAreExactUnlessAJumpIsNear) {
   EXPECT_EQ(slack("i32(round(a[] * b[]) * 0.1)", 101, 0.1f), 1);  // nor this, which may come out below 1
   EXPECT_GT(slack("i32(round(a[] * b[]))", 3e8f, 0.1f), 1);       // beyond 2^24 f32 rounds whole numbers, too
   EXPECT_EQ(Of("round(a[] * b[]) < 4", 37, 0.1f, 0, "bool").magnitude, 0);
+}
+
+// y of a kernel over one scalar x, and how far off a value is in units of what is allowed.
+template <typename T>
+double ErrorOf(const std::string& kernel_text, T x, double y) {
+  const Kernel kernel = Parse("kernel k(x: " + kernel_text);
+  OperandView view{&x};
+  const Reference reference = Interpreter(kernel, std::span(&view, 1)).At(0, 0);
+  const DType type = kernel.tensors[kernel.operands.back()].dtype;
+  const double error = RelativeError(y, reference, type);
+  return error == 0 ? 0 : error / Allowed(reference, type, Tolerance(kernel));
+}
+
+// Below its smallest normal number f16 rounds to multiples of 2^-24.
+TEST(Accuracy, SmallHalvesAreOffByHalfOfTheSmallestOne) {
+  const std::string scaled = "f32[]) -> y: f32[] { y[] = f32(f16(x[])) * 1024.0 }";
+  EXPECT_LE(ErrorOf(scaled, 0x1.7p-24f, 0x1p-14), 1);
+  EXPECT_GT(ErrorOf(scaled, 0x1.7p-24f, 0x1p-13), 1);  // the next one
+  EXPECT_GT(ErrorOf(scaled, 0x1.3p-24f, 0), 1);
+  EXPECT_GT(ErrorOf(scaled, 0x1p-14f, 0x1.008p-4), 1);  // the first normal one: half a unit
+  EXPECT_LE(ErrorOf(scaled, 0x1p-14f, 0x1.002p-4), 1);
+  EXPECT_GT(ErrorOf(scaled, 0.0f, 0x1p-16), 1);  // what is 0 stays so
+  const std::string result = "f32[]) -> y: f16[] { y[] = f16(f32(f16(x[])) * 1024.0) }";
+  EXPECT_LE(ErrorOf(result, 0x1.7p-24f, 0x1p-14), 1);
+  EXPECT_GT(ErrorOf(result, 0x1.7p-24f, 0x1p-13), 1);
+  const std::string truth = "f32[]) -> y: bool[] { y[] = bool(f16(x[])) }";
+  EXPECT_EQ(ErrorOf(truth, 1e-40f, 0), 0);
+  EXPECT_EQ(ErrorOf(truth, 0x1.7p-24f, 0), kInfinity);
+}
+
+// A processor may take subnormal numbers of bf16 for zeros.
+TEST(Accuracy, SmallNumbersOfBf16AreOffByTheSmallestNormalOne) {
+  const std::string scaled = "f32[]) -> y: f32[] { y[] = f32(bf16(x[])) * 1e30 }";
+  EXPECT_LE(ErrorOf(scaled, 0x1p-127f, 0), 1);
+  EXPECT_GT(ErrorOf(scaled, 0x1p-125f, 0), 1);
+}
+
+TEST(Accuracy, ConversionsToSinglePrecisionRoundWhatItDoesNotHold) {
+  const std::string back = "f64[]) -> y: f64[] { y[] = f64(f32(x[])) }";
+  EXPECT_LE(ErrorOf(back, 0.1, double(0.1f)), 1);
+  EXPECT_GT(ErrorOf(back, 0.1, 0.10001), 1);
+  EXPECT_EQ(ErrorOf(back, 1e300, kInfinity), 0);
+  EXPECT_LE(ErrorOf("f64[]) -> y: f64[] { y[] = f64(f32(x[])) * 1e30 }", 1e-39, 0), 1);
+  EXPECT_GT(ErrorOf("f64[]) -> y: f64[] { y[] = f64(f32(x[])) * 1e30 }", 1e-37, 0), 1);
+  EXPECT_EQ(ErrorOf("f64[]) -> y: bool[] { y[] = f64(f32(x[])) == x[] }", 0.1, 0), 0);
+  EXPECT_EQ(ErrorOf("f64[]) -> y: bool[] { y[] = f64(f32(x[])) < x[] * 1.1 }", 0.1, 0), kInfinity);
+  const std::string whole = "i32[]) -> y: i32[] { y[] = i32(f32(x[])) }";
+  EXPECT_EQ(ErrorOf(whole, 100000007, 100000008), 0);
+  EXPECT_EQ(ErrorOf(whole, 100000007, 100001007), kInfinity);
+  EXPECT_EQ(ErrorOf(whole, 1 << 24, (1 << 24) + 1), kInfinity);  // up to there f32 holds them all
+  EXPECT_EQ(ErrorOf("i32[]) -> y: i32[] { y[] = i32(floor(f32(x[]))) }", 100000007, 100000008), 0);
+  // What it always holds stays exact, whatever is made of it.
+  EXPECT_EQ(ErrorOf("u8[]) -> y: i32[] { y[] = i32(min(f32(x[]), 3.0)) }", uint8_t{9}, 2), kInfinity);
+  EXPECT_EQ(ErrorOf("i32[]) -> y: i32[] { y[] = i32(if(f64(x[]) < 2.0, f64(x[]), 3.0)) }", 100000007, 2), kInfinity);
+  EXPECT_EQ(ErrorOf("i32[]) -> y: i32[3] { y[i] = i32(min(f32(i), 3.0)) + 0 * x[] }", 0, 1), kInfinity);
 }
 
 // An integer that may be one less comes out at the other end of a narrower type.
