@@ -36,6 +36,11 @@ Range Corners(Range a, Range b, __int128 (*f)(__int128, __int128)) {
   return {Clamped(*std::min_element(v, v + 4)), Clamped(*std::max_element(v, v + 4))};
 }
 
+Range Both(Range a, Range b) { return {std::max(a.lo, b.lo), std::min(a.hi, b.hi)}; }
+
+__int128 Times(__int128 a, __int128 b) { return a * b; }
+__int128 Quotient(__int128 a, __int128 b) { return FloorDiv(static_cast<int64_t>(a), static_cast<int64_t>(b)); }
+
 Form Constant(int64_t value) { return Form{{}, value}; }
 
 Range RangeOfType(DType type) {
@@ -88,7 +93,17 @@ Range BoundsProver::RangeOf(const Form& form) const {
     lo += static_cast<__int128>(coef) * (coef > 0 ? range.lo : range.hi);
     hi += static_cast<__int128>(coef) * (coef > 0 ? range.hi : range.lo);
   }
-  return {Clamped(lo), Clamped(hi)};
+  Range range{Clamped(lo), Clamped(hi)};
+  if (narrower_.empty() || form.terms.size() < 2) return range;
+  Spend(2 * form.terms.size());
+  const auto shifted = [&](int64_t value) { return Clamped(static_cast<__int128>(value) + form.constant); };
+  if (auto it = narrower_.find(form.terms); it != narrower_.end())
+    range = Both(range, {shifted(it->second.lo), shifted(it->second.hi)});
+  std::vector<std::pair<AtomId, int64_t>> negated = form.terms;
+  for (auto& [atom, coef] : negated) coef = -coef;
+  if (auto it = narrower_.find(negated); it != narrower_.end())
+    range = Both(range, {shifted(-it->second.hi), shifted(-it->second.lo)});
+  return range;
 }
 
 std::optional<Form> BoundsProver::AddScaled(const Form& a, const Form& b, int64_t factor) const {
@@ -121,7 +136,7 @@ std::optional<Form> BoundsProver::ProductAtom(AtomId a, AtomId b) {
   Key key{AtomKind::kProduct, x, y, 0};
   if (auto it = known_.find(key); it != known_.end()) return Form{{{it->second, 1}}, 0};
   Atom atom;
-  atom.range = Corners(RangeOf(x), RangeOf(y), [](__int128 p, __int128 q) { return p * q; });
+  atom.range = Corners(RangeOf(x), RangeOf(y), Times);
   auto bound = [&](AtomId bounded, const Form& other) {
     if (RangeOf(other).lo < 0 || work_ <= 0) return;
     // Copies: multiplying may add atoms.
@@ -199,10 +214,7 @@ std::optional<Form> BoundsProver::DivideByForm(Op op, const Form& a, const Form&
     last.constant -= 1;
     return MakeAtom(&key, Atom{{0, y.hi - 1}, {{1, last}}, {}, {}});
   }
-  Range range = Corners(x, y, [](__int128 p, __int128 q) -> __int128 {
-    return FloorDiv(static_cast<int64_t>(p), static_cast<int64_t>(q));
-  });
-  return MakeAtom(&key, Atom{range, {}, {}, {}});
+  return MakeAtom(&key, Atom{Corners(x, y, Quotient), {}, {}, {}});
 }
 
 std::optional<Form> BoundsProver::Extreme(Op op, const Form& a, const Form& b) {
@@ -236,10 +248,36 @@ std::optional<Form> BoundsProver::Extreme(Op op, const Form& a, const Form& b) {
 std::optional<Form> BoundsProver::FormOf(const Expr& index) {
   if (auto it = forms_.find(index.id()); it != forms_.end()) return it->second;
   std::optional<Form> form = Compute(index);
+  if (form && form->terms.size() >= 2) {
+    const Range known = RangeByOperands(index), parts = RangeOf(*form);
+    if (known.lo > parts.lo || known.hi < parts.hi) {
+      const Range range = Both(known, parts);
+      Spend(kKeepWork * form->terms.size());
+      narrower_[form->terms] = {range.lo - form->constant, range.hi - form->constant};
+    }
+  }
   if (form && (!Fits(RangeOf(*form)) || work_ <= 0)) form = std::nullopt;
   Spend(kFormWork + (form ? kKeepWork * form->terms.size() : 0));
   forms_.emplace(index.id(), form);
   return form;
+}
+
+Range BoundsProver::RangeByOperands(const Expr& e) {
+  constexpr Range kAny{-kLargest, kLargest};
+  if (e.args().size() != 2) return kAny;
+  std::optional<Form> a = FormOf(e.arg(0)), b = FormOf(e.arg(1));
+  if (!a || !b) return kAny;
+  const Range x = RangeOf(*a), y = RangeOf(*b);
+  switch (e.op()) {
+    case Op::kAdd: return {x.lo + y.lo, x.hi + y.hi};
+    case Op::kSub: return {x.lo - y.hi, x.hi - y.lo};
+    case Op::kMul: return Corners(x, y, Times);
+    case Op::kMin: return {std::min(x.lo, y.lo), std::min(x.hi, y.hi)};
+    case Op::kMax: return {std::max(x.lo, y.lo), std::max(x.hi, y.hi)};
+    case Op::kFloorDiv: return y.lo >= 1 ? Corners(x, y, Quotient) : kAny;
+    case Op::kMod: return y.lo >= 1 ? Range{0, x.lo >= 0 ? std::min(x.hi, y.hi - 1) : y.hi - 1} : kAny;
+    default: return kAny;
+  }
 }
 
 std::optional<Form> BoundsProver::Compute(const Expr& e) {

@@ -39,7 +39,7 @@ class BoundsProver {
 
   // nullopt if the value may not fit into 62 bits, a divisor may not be positive, or there is no work left.
   std::optional<Form> FormOf(const Expr& index);
-  // What the form's parts allow when taken one by one.
+  // What the form's parts allow when taken one by one, or what is known of all of it.
   Range RangeOf(const Form& form) const;
   // True only if the form is at least 0 for all axes and sizes that fulfil the assumptions.
   bool NonNegative(const Form& form);
@@ -66,6 +66,8 @@ class BoundsProver {
   using Key = std::tuple<AtomKind, Form, Form, int64_t>;
 
   std::optional<Form> Compute(const Expr& index);
+  // What the operands' ranges allow: of a % c, 0..c-1, which the form a − c·⌊a / c⌋ does not show.
+  Range RangeByOperands(const Expr& index);
   std::optional<Form> AddScaled(const Form& a, const Form& b, int64_t factor) const;
   std::optional<Form> Multiply(const Form& a, const Form& b);
   std::optional<Form> FloorDivide(const Form& a, int64_t divisor);
@@ -85,6 +87,7 @@ class BoundsProver {
   std::unordered_map<int64_t, Form> ranges_;  // of sizes that are ranges
   IdVector<AtomId, Atom> atoms_;
   std::map<Key, AtomId> known_;
+  std::map<std::vector<std::pair<AtomId, int64_t>>, Range> narrower_;  // of sums of terms: than their parts allow
   std::unordered_map<const ExprNode*, std::optional<Form>> forms_;
   std::vector<Form> assumptions_;  // each at least 0
   std::vector<size_t> scopes_;

@@ -260,7 +260,8 @@ class Verifier {
         return Fail(fmt::format("dimension {} of {} does not fit into 60 bits", d + 1, tensor.name));
       std::optional<BoundsProver::Form> room = prover.Difference(*extent, *form);
       if (room) room->constant -= 1;
-      bool above = prover.NonNegative(*form), below = room && prover.NonNegative(*room);
+      const bool is_below = prover.RangeOf(*form).hi < prover.RangeOf(*extent).lo;
+      bool above = prover.NonNegative(*form), below = is_below || (room && prover.NonNegative(*room));
       if (above && below) continue;
       if (budget_ <= 0) return Fail(TooHard(stage));
       BoundsProver::Range range = prover.RangeOf(*form);

@@ -36,6 +36,10 @@ TEST(Verify, AccessesInBounds) {
                             "x[clamp(i[n], 0, N - 1)]",
                             "x[abs(n - m) % N]",
                             "x[(2*n)/2]",
+                            "x[(n * 7 % 6) / 5]",
+                            "x[n * 3 % 2 / 3]",
+                            "x[(n * 7 + m) % 6 / 2 + 1]",
+                            "x[min(n * 7 % 6, 3)]",
                             "x[(n*M + m) / M]",
                             "z[(n*M + m) / M, (n*M + m) % M]",
                             "if(n > 0, x[n - 1], 0)",
@@ -90,6 +94,8 @@ TEST(Verify, AccessesOutOfBounds) {
                             "if(x[n + 1] > 0, 1, 0)",
                             "x[(n + 7) % (N + 1)]",
                             "x[(n - 7) / 2]",
+                            "x[n * 7 % 6 / 5 + N - 1]",
+                            "x[n * 7 % 6]",
                             "if(true, x[n + 1], x[n])"}) {
     EXPECT_NE(ErrorOf(Wrap(value)), "fine") << value;
     EXPECT_NE(ErrorOf(Wrap(value, "N=3..9, M=2..9")), "fine") << value;
@@ -100,6 +106,10 @@ TEST(Verify, SaysWhichAccessAndHowFar) {
   EXPECT_EQ(ErrorOf("kernel t(x: f32[N]) -> y: f32[N] where N=5 {\n  y[n] = 2 * x[n + 1]\n}"),
             "kernel:2:14: index 1 of x is n + 1, which ranges over 1..5, but the dimension has 5 elements; write "
             "pad(x[…], 0) or guard it with if(…)");
+  EXPECT_EQ(
+      ErrorOf("kernel t(x: f32[2]) -> y: f32[9] { y[n] = x[2 * (n % 4 / 2) + n % 3 - 1] }"),
+      "kernel:1:43: index 1 of x is 2 * (n % 4 / 2) + n % 3 - 1, which ranges over -1..3, but the dimension has 2 "
+      "elements; write pad(x[…], 0) or guard it with if(…)");
   EXPECT_EQ(ErrorOf(Wrap("x[i[n]]")),
             "kernel:1:89: index 1 of x is read from data (int(i[n])); wrap it in clamp(…, 0, N - 1)");
 }
