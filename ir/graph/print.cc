@@ -35,6 +35,7 @@ class ExprPrinter {
   const std::string& AxisName(AxisId axis) const;
   LiteralType ForArgs(const Expr& e, LiteralType outer);
   bool IsLiteralTree(const Expr& e);
+  static bool ReadsOtherwise(const Expr& e);
 
   const Kernel& kernel_;
   const Stage* stage_;
@@ -54,12 +55,23 @@ bool ExprPrinter::IsLiteralTree(const Expr& e) {
   return literal;
 }
 
+// Arithmetic on integers of a type, all of them literals: on numbers without a type the parser would do it itself, and
+// take a quotient for a fraction.
+bool ExprPrinter::ReadsOtherwise(const Expr& e) {
+  if (IsFloat(e.type()) || e.type() == DType::kI64 || e.args().size() != 2) return false;
+  if (e.op() == Op::kFloorDiv) return true;
+  const Expr unknown(Op::kSize, DType::kI64, {});
+  auto without_type = [&](const Expr& arg) { return arg.op() == Op::kInt ? Int(arg.int_value()) : unknown; };
+  return Binary(e.op(), without_type(e.arg(0)), without_type(e.arg(1))).op() != e.op();
+}
+
 LiteralType ExprPrinter::ForArgs(const Expr& e, LiteralType outer) {
   if (e.op() == Op::kCast) return LiteralType::kUnknown;
   size_t first = e.op() == Op::kSelect ? 1 : 0;
   for (size_t i = first; i < e.args().size(); ++i)
     if (!IsLiteralTree(e.arg(i))) return LiteralType::kImplied;
-  return IsComparison(e.op()) ? LiteralType::kDefault : outer;
+  if (IsComparison(e.op())) return LiteralType::kDefault;
+  return ReadsOtherwise(e) ? LiteralType::kUnknown : outer;
 }
 
 const std::string& ExprPrinter::AxisName(AxisId axis) const {

@@ -52,6 +52,20 @@ TEST(Canonical, TextParsesBackToTheSameKernel) {
   }
 }
 
+TEST(Canonical, ArithmeticOfTypedNumbersReadsBack) {
+  for (const char* value :
+       {"x[i] + i32(7) / 2", "x[i] + (i32(2147483647) * 2) % 10", "i32(7) / 2",
+        "x[i] * (i32(7) / 2 + abs(i32(-3)) * 2)", "x[i] - (i32(3) + 0)", "x[i] + -i32(7)", "max(i32(7) * 1, x[i])",
+        "min(i32(7), 9) + x[i]", "if(i32(7) / 2 < x[i], i32(1) + 2, 3 + i32(1))",
+        "x[i] + i32(b[i] + min(i8(3), i8(4)))", "x[i] + abs(-3) * 2", "x[i] + if(x[i] < 2, 1, 3) * 2"}) {
+    const Kernel kernel =
+        Parse(std::string("kernel k(x: i32[8], b: i8[8]) -> y: i32[8] { y[i] = ") + value + " + 0 * i32(b[i]) }");
+    const Kernel again = Parse(Canonicalize(kernel).text);
+    EXPECT_TRUE(SameKernel(again, WithCanonicalNames(kernel))) << value << "\n" << Canonicalize(kernel).text;
+  }
+  EXPECT_THAT(Of("kernel k(x: i32[8]) -> y: i32[8] { y[i] = x[i] + abs(-3) * 2 }").text, HasSubstr("abs(-3) * 2"));
+}
+
 // The ninth variable's number would make it a type's name.
 TEST(Canonical, NineVariablesReadBack) {
   Kernel kernel = ParseKernel(
