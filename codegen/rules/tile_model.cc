@@ -185,12 +185,13 @@ std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contra
   side.plain = access.IsPlain();
   side.contiguous = access.strides[axis] == 1 && c.group == 1;  // groups of steps lie nowhere side by side in lanes
   if (c.group > 1) {
-    // The other operand becomes a copy in groups, whose lanes lie side by side where the elements of its last dimension
-    // did.
+    // The packed operand's lanes lie side by side if they are the elements of a dimension, in its order. The other
+    // operand becomes a copy in groups, whose lanes do where the elements of its last dimension did.
     const Tensor& tensor = planner.kernel().tensors[access.tensor];
     const bool is_interleaved = access.strides[axis] == 1 && access.strides[c.use.grouped] != 1 &&
                                 UpperExtent(planner.kernel(), tensor.shape.back()) >= side.extent;
-    if (side.extent < c.lanes || (operand != c.use.packed && !is_interleaved)) return std::nullopt;
+    const bool lies_in_lanes = operand == c.use.packed ? access.dimension[axis].has_value() : is_interleaved;
+    if (side.extent < c.lanes || !lies_in_lanes) return std::nullopt;
   } else if (!side.plain && !side.contiguous) {
     return std::nullopt;
   }

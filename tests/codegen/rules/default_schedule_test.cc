@@ -340,6 +340,26 @@ TEST_P(DefaultScheduleOfAwkwardKernels, DynamicSizes) {
 INSTANTIATE_TEST_SUITE_P(All, DefaultScheduleOfAwkwardKernels, testing::ValuesIn(TargetTexts()),
                          [](const auto& info) { return info.param.substr(0, info.param.find(' ')); });
 
+// Instructions that sum several products in a lane take lanes that lie side by side, and packing brings a tensor's own
+// rows there: not every row, nor from the last to the first.
+TEST(DefaultSchedule, OfRowsThatInstructionsDoNotTakeAsTheyLie) {
+  for (const char* text :
+       {"avx512 cpu=znver4 features=avx512vnni l1=32768 l2=1048576 l3=33554432 cores=2",
+        "avx512 cpu=sapphirerapids features=amx-int8,amx-tile,avx512vnni l1=49152 l2=2097152 l3=33554432 cores=8",
+        "avx2 cpu=alderlake features=avxvnni l1=32768 l2=262144 l3=8388608 cores=1",
+        "neon cpu=neoverse-n1 features=dotprod l1=65536 l2=1048576 l3=16777216 cores=64"}) {
+    const Target target = ParseTarget(text).value();
+    const std::unique_ptr<ObjectCompiler> compiler = ObjectCompiler::Open(*target.cpu()).value();
+    for (const char* row : {"63 - n", "n + 1", "2 * n", "n / 2"}) {
+      Schedule schedule;
+      ExpectAccepted(std::string("kernel r(x: u8[64, 64], const w: i8[128, 64]) -> y: i32[64, 64] "
+                                 "{ y[m, n] = sum(k) x[m, k] * w[") +
+                         row + ", k] }",
+                     target, *compiler, &schedule);
+    }
+  }
+}
+
 // A gather takes tens of cycles, sixteen loads one each at most: where windows are apart, no lane is masked at run
 // time. Each stage reads the one before it twice: in one body they would be 2^200 nodes.
 TEST(DefaultSchedule, OfAChainThatDoublesStaysSmall) {
