@@ -109,11 +109,18 @@ double RemainderSlack(int64_t, double slack, int64_t divisor, double) {
   return slack > 0 ? static_cast<double>(divisor - 1) : 0;
 }
 
-double QuotientMagnitude(Point a, Point b, double v, double) {
+// How much of itself x may be off by: at most nearly all of it. 0: so little that a slope says all.
+double LargeError(Point x, double tolerance) {
+  constexpr double kLarge = 0x1p-6, kAlmostAll = 1 - 0x1p-10;
+  const double part = x.exact ? 0 : tolerance * x.magnitude / std::abs(x.value);
+  return part > kLarge ? std::min(part, kAlmostAll) : 0;
+}
+
+double QuotientMagnitude(Point a, Point b, double v, double tolerance) {
   const double divisor = std::abs(b.value);
   if (!(divisor <= reference::kMaxDouble)) return 0;  // over an infinite divisor the quotient is exactly 0
   const double by_divisor = b.exact ? 0 : std::abs(v) * b.magnitude;
-  return std::max(std::abs(v), (a.magnitude + by_divisor) / divisor);
+  return std::max(std::abs(v), (a.magnitude + by_divisor) / (divisor * (1 - LargeError(b, tolerance))));
 }
 
 double PowerMagnitude(Point a, Point b, double v, double) {
@@ -128,6 +135,16 @@ double RootMagnitude(Point x, double v, double tolerance) {
   const double steep = v > 0 ? m / (2 * v) : std::numeric_limits<double>::infinity();
   const double whole = m > 0 && tolerance > 0 ? std::sqrt(std::max(x.value, 0.0) + tolerance * m) / tolerance : 0;
   return std::max(v, std::min(steep, whole));
+}
+
+double LogMagnitude(Point x, double v, double tolerance) {
+  const double error = LargeError(x, tolerance), steep = error > 0 ? -std::log1p(-error) / tolerance : 0;
+  return std::max({std::abs(v), x.magnitude / std::abs(x.value), steep});
+}
+
+double InverseRootMagnitude(Point x, double v, double tolerance) {
+  const double error = LargeError(x, tolerance), steep = error > 0 ? (1 / std::sqrt(1 - error) - 1) / tolerance : 0;
+  return std::max({v, 0.5 * v * x.magnitude / std::abs(x.value), v * steep});
 }
 
 // max(|f|, |f′|·A), and as far as f bends over a computed x's error: where f′ is 0 that is all there is. No two values
@@ -234,10 +251,7 @@ constexpr Row RowOf(Op op) {
           .OfFloats<[](double x) { return std::exp(x); },
                     [](Point x, double f, double) { return std::max(f, f * x.magnitude); }>();
     case Op::kLog:
-      return Elementary("log", 1, 20)
-          .KeepsNan()
-          .OfFloats<[](double x) { return std::log(x); },
-                    [](Point x, double f, double) { return std::max(std::abs(f), x.magnitude / std::abs(x.value)); }>();
+      return Elementary("log", 1, 20).KeepsNan().OfFloats<[](double x) { return std::log(x); }, LogMagnitude>();
     case Op::kSqrt:
       return Function("sqrt", 1, kFloats, OpCost::kRoot)
           .KeepsNan()
@@ -245,8 +259,7 @@ constexpr Row RowOf(Op op) {
     case Op::kRsqrt:
       return Function("rsqrt", 1, kFloats, OpCost::kRoot)
           .KeepsNan()
-          .OfFloats<[](double x) { return 1 / std::sqrt(x); },
-                    [](Point x, double f, double) { return std::max(f, 0.5 * f * x.magnitude / std::abs(x.value)); }>();
+          .OfFloats<[](double x) { return 1 / std::sqrt(x); }, InverseRootMagnitude>();
     case Op::kTanh:
       return Elementary("tanh", 1, 22)
           .KeepsNan()

@@ -147,6 +147,18 @@ TEST(Accuracy, SmallHalvesAreOffByHalfOfTheSmallestOne) {
   EXPECT_EQ(ErrorOf(truth, 0x1.7p-24f, 0), kInfinity);
 }
 
+// Half of a number's size is too much for a slope.
+TEST(Accuracy, WhatIsSteepNearZeroIsTakenAtTheEndOfTheInterval) {
+  const auto of_half = [](const std::string& function) { return "f32[]) -> y: f32[] { y[] = " + function + " }"; };
+  const double x = 0x1.7p-24;
+  EXPECT_LE(ErrorOf(of_half("log(f32(f16(x[])))"), float(x), std::log(0x1p-24)), 1);
+  EXPECT_GT(ErrorOf(of_half("log(f32(f16(x[])))"), float(x), std::log(0x1p-22)), 1);
+  EXPECT_LE(ErrorOf(of_half("1.0 / f32(f16(x[]))"), float(x), 0x1p24), 1);
+  EXPECT_GT(ErrorOf(of_half("1.0 / f32(f16(x[]))"), float(x), 0x1p25), 1);
+  EXPECT_LE(ErrorOf(of_half("rsqrt(f32(f16(x[])))"), float(x), 0x1p12), 1);
+  EXPECT_GT(ErrorOf(of_half("rsqrt(f32(f16(x[])))"), float(x), 0x1.6ap12), 1);
+}
+
 // A processor may take subnormal numbers of bf16 for zeros.
 TEST(Accuracy, SmallNumbersOfBf16AreOffByTheSmallestNormalOne) {
   const std::string scaled = "f32[]) -> y: f32[] { y[] = f32(bf16(x[])) * 1e30 }";
