@@ -158,9 +158,10 @@ void RunFloat(const Instruction& instruction, const Operands& in, const Register
     if (!result.plain) columns.magnitude[i] = in.magnitude(i);
   }
   traits.on_floats(columns);
-  if (!result.plain) TakeExactLanes(traits, in, columns);
+  if (result.plain) return;
   const bool computes = instruction.op == Op::kAdd || instruction.op == Op::kSub || instruction.op == Op::kMul;
-  if (computes && result.whole && !result.plain) KeepWhole(instruction.op, in, out);
+  if (!computes) return TakeExactLanes(traits, in, columns);
+  if (result.whole) KeepWhole(instruction.op, in, out);
 }
 
 void Compare(const Instruction& instruction, const Operands& in, const Register& result, const Column& out) {
