@@ -98,8 +98,7 @@ Linear Lowering::OpaqueIndex(ValuePtr value, const Interval& range) {
     program_.opaque.push_back(std::move(value));
     payload = static_cast<int>(program_.opaque.size()) - 1;
   }
-  return Linear::Of(
-      program_.vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), range, 0, 0, 1, payload}));
+  return Linear::Of(program_.vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), range, 0, 0, 1, payload}));
 }
 
 ValuePtr Lowering::ValueOfIndex(Linear form) {
@@ -112,8 +111,8 @@ Result<Linear> Lowering::DynamicQuotient(Op op, const Linear& a, const Linear& b
   if (by.lo < 1) return Error{ErrorKind::kUnsupported, "an index is divided by what may be below 1", ""};
   Interval range{0, by.hi - 1};
   if (op == Op::kFloorDiv) {
-    auto corner = [&](int64_t x, int64_t y) { return FloorDiv(x, y); };
-    range = {std::min(corner(of.lo, by.lo), corner(of.lo, by.hi)), std::max(corner(of.hi, by.lo), corner(of.hi, by.hi))};
+    range = {std::min(FloorDiv(of.lo, by.lo), FloorDiv(of.lo, by.hi)),
+             std::max(FloorDiv(of.hi, by.lo), FloorDiv(of.hi, by.hi))};
   } else if (of.lo >= 0) {
     range.hi = std::min(range.hi, of.hi);
   }
