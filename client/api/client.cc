@@ -87,10 +87,10 @@ Result<std::unique_ptr<Client>> Client::Create(ClientOptions options) {
 }
 
 Result<Channel> Client::Connect(Deadline deadline) {
-  for (;;) {
+  for (bool again = false;; again = true) {
     Result<Channel> channel = Channel::Connect(options_.socket, deadline);
     const bool is_there = channel || channel.error().kind != ErrorKind::kUnavailable;
-    if (is_there || !options_.start_daemon || steady_clock::now() >= deadline) return channel;
+    if (is_there || !options_.start_daemon || (again && steady_clock::now() >= deadline)) return channel;
     HONE_TRY(StartDaemon(options_.socket, options_.daemon_cache, deadline));
   }
 }
