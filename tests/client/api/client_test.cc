@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/subprocess.h"
 #include "ir/language/parse.h"
 #include "tests/support/temporary_directory.h"
 
@@ -26,14 +27,6 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr const char* kKernel = "add(M=1,N=4)";
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
 
 UniqueFd ListenAt(const std::string& path) {
   UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -181,7 +174,7 @@ TEST_F(ClientTest, ADaemonThatGoesOnHangingUpDoesNotKeepACopyOnDiskFromBeingUsed
 
 // What client/hone.h says of hone_get.
 TEST_F(ClientTest, TheDeepestTextIsReadOnAStackOfTwoMebibytes) {
-  if (kSanitized) GTEST_SKIP() << "[SKIP] a sanitizer's functions need more";
+  if (kShadowMemory) GTEST_SKIP() << "[SKIP] a sanitizer's functions need more";
   Refusing daemon(socket_);
   const std::unique_ptr<Client> client = Connect(false);
   constexpr int kDepth = 190;

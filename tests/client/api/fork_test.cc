@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/subprocess.h"
 #include "client/api/packed_constants.h"
 #include "client/api/updates.h"
 #include "tests/support/versions.h"
@@ -18,18 +19,10 @@ using testing::Layout;
 using testing::LoadBytes;
 using testing::VersionBytes;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
-
 // Forks many times while threads do `work`, which each child does once, too. Stops at the first that does not come
 // back.
 void ForkDuring(const std::function<bool()>& work, int forks) {
-  if (kSanitized) GTEST_SKIP() << "[SKIP] a sanitizer's own locks are not free in the child";
+  if (kShadowMemory) GTEST_SKIP() << "[SKIP] a sanitizer's own locks are not free in the child";
   const Updates updates({});  // as every client has
   ASSERT_TRUE(work());        // what is made once is there
   std::atomic<bool> stop{false};

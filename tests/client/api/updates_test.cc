@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "client/protocol/channel.h"
 #include "tests/support/no_free_descriptor.h"
+#include "tests/support/send_descriptors.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hone::updates_test {
@@ -92,21 +93,7 @@ class UpdatesTest : public ::testing::Test {
     return get->header.request_id;
   }
   void Answer(uint64_t id) {
-    const std::string frame = EncodeFrame(id, ReplyWith("new"));
-    iovec part{const_cast<char*>(frame.data()), frame.size()};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    const int descriptor = code_.fd();
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-    ASSERT_EQ(sendmsg(daemon_->fd(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(frame.size()));
+    testing::SendWithDescriptors(daemon_->fd(), EncodeFrame(id, ReplyWith("new")), {code_.fd()});
   }
   bool IsPublished() {
     for (int i = 0; i < 2'000 && handle_.published == 0; ++i) std::this_thread::sleep_for(milliseconds(1));

@@ -16,6 +16,7 @@
 
 #include "tests/support/c_artifact.h"
 #include "tests/support/no_free_descriptor.h"
+#include "tests/support/send_descriptors.h"
 
 namespace hone {
 namespace {
@@ -97,24 +98,6 @@ TEST_F(ChannelTest, ASocketWhereOthersMayWriteIsNot) {
   EXPECT_TRUE(ConnectTo(path_));
 }
 
-// Sends a frame, and standard input with it.
-void SendWithDescriptor(int socket, const std::string& frame) {
-  iovec part{const_cast<char*>(frame.data()), frame.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  const int descriptor = STDIN_FILENO;
-  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  ASSERT_EQ(::sendmsg(socket, &message, 0), static_cast<ssize_t>(frame.size()));
-}
-
 TEST(Channel, CodeThatComesWhileNoDescriptorIsFreeIsALimitAndTheNextIsTaken) {
   const Deadline soon = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   int ends[2];
@@ -124,7 +107,7 @@ TEST(Channel, CodeThatComesWhileNoDescriptorIsFreeIsALimitAndTheNextIsTaken) {
   UniqueFd code;
   {
     const uint64_t id = *channel.Ask(GetRequest{}, soon);
-    SendWithDescriptor(daemon.get(), EncodeFrame(id, GetReply{}));
+    testing::SendWithDescriptors(daemon.get(), EncodeFrame(id, GetReply{}), {STDIN_FILENO});
     const testing::NoFreeDescriptor none;
     const Result<GetReply> reply = channel.Await<GetReply>(id, soon, &code);
     ASSERT_FALSE(reply);
@@ -133,7 +116,7 @@ TEST(Channel, CodeThatComesWhileNoDescriptorIsFreeIsALimitAndTheNextIsTaken) {
   }
   EXPECT_TRUE(channel.clean());
   const uint64_t id = *channel.Ask(GetRequest{}, soon);
-  SendWithDescriptor(daemon.get(), EncodeFrame(id, GetReply{}));
+  testing::SendWithDescriptors(daemon.get(), EncodeFrame(id, GetReply{}), {STDIN_FILENO});
   EXPECT_TRUE(channel.Await<GetReply>(id, soon, &code));
   EXPECT_TRUE(code);
 }

@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "tests/daemon/test_server.h"
+#include "tests/support/send_descriptors.h"
 
 namespace hone {
 namespace {
@@ -176,20 +177,7 @@ TEST(Connection, UninvitedDescriptorsAreClosed) {
   for (uint64_t id = 100; id < 120; ++id) {
     int pipe_ends[2];
     ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
-    std::string frame = EncodeFrame(id, StatusRequest{});
-    iovec part{frame.data(), frame.size()};
-    alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(2 * sizeof(int));
-    std::memcpy(CMSG_DATA(header), pipe_ends, sizeof pipe_ends);
-    ASSERT_GT(sendmsg(channel.fd(), &message, 0), 0);
+    testing::SendWithDescriptors(channel.fd(), EncodeFrame(id, StatusRequest{}), {pipe_ends[0], pipe_ends[1]});
     close(pipe_ends[0]);
     close(pipe_ends[1]);
     ASSERT_TRUE(channel.Await<StatusReply>(id, Soon()));

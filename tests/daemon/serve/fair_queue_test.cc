@@ -34,6 +34,11 @@ class Log {
     job.drop = [this, name] { Add("drop " + name); };
     return job;
   }
+  FairQueue::Job Large(const ClientId& client, const std::string& name, size_t bytes) {
+    FairQueue::Job job = Job(client, name);
+    job.bytes = bytes;
+    return job;
+  }
   // Runs until it is stopped or let go; adds "NAME stopped" or "NAME".
   FairQueue::Job Endless(const ClientId& client, const std::string& name, milliseconds slice) {
     FairQueue::Job job;
@@ -254,15 +259,10 @@ TEST(FairQueue, WhoIsRefusedTakesNobodysPlace) {
   FairQueue queue(1, "test", {.jobs = 100, .bytes = 1000});
   queue.Push(log.Endless(kAnn, "first", FairQueue::kWhole));
   ASSERT_TRUE(log.AwaitRunning(1));
-  auto of = [&](const ClientId& client, const std::string& name, size_t bytes) {
-    FairQueue::Job job = log.Job(client, name);
-    job.bytes = bytes;
-    return job;
-  };
-  ASSERT_TRUE(queue.Push(of(kAnn, "a", 300)));
-  ASSERT_TRUE(queue.Push(of(kAnn, "b", 300)));
-  ASSERT_TRUE(queue.Push(of(kBob, "bob", 350)));
-  EXPECT_FALSE(queue.Push(of({1002, 9}, "large", 500)));
+  ASSERT_TRUE(queue.Push(log.Large(kAnn, "a", 300)));
+  ASSERT_TRUE(queue.Push(log.Large(kAnn, "b", 300)));
+  ASSERT_TRUE(queue.Push(log.Large(kBob, "bob", 350)));
+  EXPECT_FALSE(queue.Push(log.Large({1002, 9}, "large", 500)));
   EXPECT_EQ(log.ran(), Strings{});
   log.go = true;
   ASSERT_TRUE(log.Await(4));
@@ -288,17 +288,12 @@ TEST(FairQueue, BytesFillItToo) {
   FairQueue queue(1, "test", {.jobs = 100, .bytes = 1000});
   queue.Push(log.Endless(kAnn, "first", FairQueue::kWhole));
   ASSERT_TRUE(log.AwaitRunning(1));
-  auto of = [&](const ClientId& client, const std::string& name, size_t bytes) {
-    FairQueue::Job job = log.Job(client, name);
-    job.bytes = bytes;
-    return job;
-  };
-  ASSERT_TRUE(queue.Push(of(kAnn, "a", 600)));
-  ASSERT_TRUE(queue.Push(of(kAnn, "b", 400)));
-  EXPECT_FALSE(queue.Push(of(kAnn, "c", 1)));
-  EXPECT_FALSE(queue.Push(of(kBob, "all of it", 1001)));
+  ASSERT_TRUE(queue.Push(log.Large(kAnn, "a", 600)));
+  ASSERT_TRUE(queue.Push(log.Large(kAnn, "b", 400)));
+  EXPECT_FALSE(queue.Push(log.Large(kAnn, "c", 1)));
+  EXPECT_FALSE(queue.Push(log.Large(kBob, "all of it", 1001)));
   EXPECT_EQ(log.ran(), Strings{});
-  EXPECT_TRUE(queue.Push(of(kBob, "bob", 300)));
+  EXPECT_TRUE(queue.Push(log.Large(kBob, "bob", 300)));
   EXPECT_EQ(log.ran(), Strings{"drop b"});
   log.go = true;
 }
