@@ -1,4 +1,5 @@
-// A process that has no descriptor left, for as long as this lives. What has one keeps it.
+// A process that has no descriptor left, for as long as this lives. What has one keeps it. Sanitizers want some for
+// themselves: they take objects that they look at meanwhile for broken ones.
 #pragma once
 
 #include <sys/resource.h>

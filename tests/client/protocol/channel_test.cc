@@ -108,8 +108,10 @@ TEST(Channel, CodeThatComesWhileNoDescriptorIsFreeIsALimitAndTheNextIsTaken) {
   {
     const uint64_t id = *channel.Ask(GetRequest{}, soon);
     testing::SendWithDescriptors(daemon.get(), EncodeFrame(id, GetReply{}), {STDIN_FILENO});
-    const testing::NoFreeDescriptor none;
-    const Result<GetReply> reply = channel.Await<GetReply>(id, soon, &code);
+    const Result<GetReply> reply = [&] {
+      const testing::NoFreeDescriptor none;
+      return channel.Await<GetReply>(id, soon, &code);
+    }();
     ASSERT_FALSE(reply);
     EXPECT_EQ(reply.error().kind, ErrorKind::kLimit);
     EXPECT_THAT(reply.error().Text(), HasSubstr("descriptor"));
