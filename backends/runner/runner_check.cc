@@ -156,8 +156,11 @@ std::optional<Error> Misfortune(const LaunchOutcome& outcome, const CandidateSta
 std::optional<Error> Verdict(const LaunchOutcome& outcome, const CandidateStatus& status, const Workload& workload,
                              int64_t limit_ns) {
   std::string doing = Doing(status, workload);
-  if (outcome.timed_out || outcome.status.signal == SIGXCPU)
+  if (outcome.timed_out)
     return Error{ErrorKind::kTimeout, fmt::format("still running after {} ms, {}", limit_ns / 1'000'000, doing), ""};
+  if (outcome.status.signal == SIGXCPU)
+    return Error{ErrorKind::kTimeout,
+                 fmt::format("more processor time than a run of {} ms takes, {}", limit_ns / 1'000'000, doing), ""};
   if (outcome.status.signal == SIGSYS)
     return RunFailed("it made a system call, which generated code may not, " + doing);
   if (outcome.status.signal != 0) return RunFailed(fmt::format("{}, {}", outcome.status.Text(), doing));
