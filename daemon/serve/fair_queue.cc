@@ -338,13 +338,11 @@ std::optional<FairQueue::Clock::time_point> FairQueue::Displace() {
     if (next == clients_.end()) continue;
     if (!running.is_abandoned) {
       if (running.slice == kWhole) continue;
-      const Clock::time_point over = running.begun + running.slice;
+      Clock::time_point over = running.begun + running.slice;
+      if (now >= over && LoadOf(running.client, now) <= LoadOf(next->first, now))
+        over = now + std::chrono::milliseconds(10);  // until it has had more
       if (now < over) {
         again = again ? std::min(*again, over) : over;
-        continue;
-      }
-      if (LoadOf(running.client, now) <= LoadOf(next->first, now)) {  // until it has had more
-        again = now + std::chrono::milliseconds(10);
         continue;
       }
     }

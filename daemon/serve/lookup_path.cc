@@ -123,9 +123,9 @@ Result<LookUpResult> LookupPath::LookUp(const KernelRequest& ask, Counting count
       }
     }
   }
+  if (hit) found.there = StateOf(hit->record);
   if (hit && !found.code) {
     found.is_to_check = hit->artifact_to_check;
-    found.there = StateOf(hit->record);
     found.known = std::move(hit->record);
   }
   steps.Done("lookup", metrics_.lookup);
