@@ -39,14 +39,21 @@ Result<T> Within(std::chrono::milliseconds limit, std::string_view key, Result<T
   return result;
 }
 
+// Another try may come to something else: the one who asks is told to try.
+bool IsPassing(const Error& error) { return error.kind == ErrorKind::kUnavailable || error.kind == ErrorKind::kBusy; }
+
+// The builder and the runner saw what is wrong with the schedule or its code. Want of time, a disk that fails or an
+// error of ours say nothing about it.
+bool IsOfTheSchedule(const Error& error) {
+  return error.kind != ErrorKind::kTimeout && error.kind != ErrorKind::kIo && error.kind != ErrorKind::kInternal;
+}
+
 }  // namespace
 
 Result<Compiled> RequestPath::Compile(const LookUpResult& found, const CompileRequest& options) {
   if (found.is_to_check && IsChecked(found.identity.target)) {
     Result<Compiled> checked = CheckImported(found, options);
-    const bool is_passing =
-        !checked && (checked.error().kind == ErrorKind::kUnavailable || checked.error().kind == ErrorKind::kBusy);
-    if (checked || is_passing) return checked;
+    if (checked || IsPassing(checked.error())) return checked;
     ++metrics_.imported_refused;
     LogError("imported_code_refused", {{"fingerprint", found.identity.key.fingerprint.Hex()},
                                        {"bundle", found.known->source ? found.known->source->bundle : ""},
@@ -55,12 +62,12 @@ Result<Compiled> RequestPath::Compile(const LookUpResult& found, const CompileRe
   }
   if (found.known) {
     Result<Compiled> compiled = CompileWith(found, found.known->schedule, options);
-    bool schedule_is_stale =
-        !compiled && compiled.error().kind != ErrorKind::kUnavailable && compiled.error().kind != ErrorKind::kBusy;
-    if (!schedule_is_stale) return compiled;
-    LogWarn("schedule_stale",
+    if (compiled || IsPassing(compiled.error())) return compiled;
+    // A pinned record stays as it is, even when what it names cannot be built any more.
+    const bool stays = found.known->pinned || !IsOfTheSchedule(compiled.error());
+    LogWarn(stays ? "schedule_not_built" : "schedule_stale",
             {{"fingerprint", found.identity.key.fingerprint.Hex()}, {"why", compiled.error().Text()}});
-    return CompileWith(found, "", options);
+    return CompileWith(found, "", options, stays ? Storing::kNot : Storing::kRecord);
   }
   return CompileTransferred(found, options);
 }
@@ -109,7 +116,7 @@ Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, cons
       ++metrics_.transferred;
       return compiled;
     }
-    if (compiled.error().kind == ErrorKind::kUnavailable || compiled.error().kind == ErrorKind::kBusy) return compiled;
+    if (IsPassing(compiled.error())) return compiled;
     LogWarn("guess_failed", {{"fingerprint", identity.key.fingerprint.Hex()}, {"why", compiled.error().Text()}});
     plan->transfers[index].refused = compiled.error().Text();
     ++failed;
@@ -122,7 +129,7 @@ Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, cons
 }
 
 Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::string& schedule,
-                                          const CompileRequest& options) {
+                                          const CompileRequest& options, Storing storing) {
   const ResolvedKernel& identity = found.identity;
   WorkerPools& pools = WorkerPoolsOf(identity, options);
   Steps steps(found.steps);
@@ -177,9 +184,7 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   record.artifact_bytes = built.object.size();
 
   ReadOnlyMapping bytes = HONE_TRY(built.object.Map());
-  // A pinned record stays as it is, even when what it names cannot be built any more.
-  const bool replaces_pinned = record.pinned && schedule.empty();
-  if (!replaces_pinned) Store(found, record, bytes.bytes());
+  if (storing == Storing::kRecord) Store(found, record, bytes.bytes());
   steps.Done("store", metrics_.store);
 
   Compiled compiled;

@@ -24,7 +24,9 @@ class RequestPath : public LookupPath {
  private:
   // As a neighbour's schedule or the default is the best guess; the provenance is kept.
   Result<Compiled> CompileTransferred(const LookUpResult& found, const CompileRequest& options);
-  Result<Compiled> CompileWith(const LookUpResult& found, const std::string& schedule, const CompileRequest& options);
+  enum class Storing : uint8_t { kRecord, kNot };
+  Result<Compiled> CompileWith(const LookUpResult& found, const std::string& schedule, const CompileRequest& options,
+                               Storing storing = Storing::kRecord);
   double ConfidenceIn(const Record& record) const override;
 
   Transfers* transfers_ = nullptr;

@@ -78,7 +78,7 @@ class FakeWorkerPools : public WorkerPools {
       last_user = request.user;
     }
     if (fail_schedule == request.schedule && !fail_schedule.empty()) {
-      return Error{ErrorKind::kInvalid, "this schedule is scripted to fail", "build"};
+      return Error{fail_kind, "this schedule is scripted to fail", "build"};
     }
     if (build_error) return *build_error;
     BuiltArtifact built;
@@ -132,6 +132,7 @@ class FakeWorkerPools : public WorkerPools {
   std::optional<Error> check_failure;
   std::optional<Error> check_error;  // of the attempt: nothing is known of the code
   std::string fail_schedule;
+  ErrorKind fail_kind = ErrorKind::kInvalid;  // … and by which error
   std::string last_schedule;
   std::optional<uint32_t> last_user;                                           // as last_schedule
   std::function<std::vector<std::byte>(const std::string& kernel)> make_code;  // instead of a few lines that do nothing

@@ -397,6 +397,29 @@ TEST(Serving, AnotherCompilerBuildsTheKnownScheduleAgain) {
   EXPECT_EQ(server.pools.last_schedule, "");
 }
 
+// A loaded machine, after an update: the build takes longer than its limit.
+TEST(Serving, AScheduleThatCouldNotBeBuiltInTimeStaysInTheCache) {
+  for (const ErrorKind kind : {ErrorKind::kTimeout, ErrorKind::kIo, ErrorKind::kInternal, ErrorKind::kBuildFailed}) {
+    TestServer server;
+    const ResolvedKernel identity = *server.path->Identify({kKernel, "", 0});
+    Record record;
+    record.key = identity.key;
+    record.shape = identity.shape;
+    record.origin = Origin::kTuned;
+    record.schedule = "fast";
+    ASSERT_TRUE(
+        server.cache->Put({.record = record, .class_text = identity.class_text, .artifact = {}}, Durability::kSoon));
+    server.pools.fail_schedule = "fast";
+    server.pools.fail_kind = kind;
+    Result<GetReply> reply = server.Get(kKernel);
+    ASSERT_TRUE(reply) << reply.error().Text();
+    EXPECT_EQ(reply->origin, "default");
+    const std::vector<Record> records = *server.cache->RecordsOf(identity.key.fingerprint);
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_EQ(records[0].schedule, kind == ErrorKind::kBuildFailed ? "the default" : "fast") << ErrorKindName(kind);
+  }
+}
+
 TEST(Serving, AKnownKernelKeepsItsClassWhateverTextItIsCompiledBy) {
   TestServer server;
   const ResolvedKernel identity = *server.path->Identify({kKernel, "", 0});
