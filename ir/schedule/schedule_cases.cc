@@ -247,31 +247,47 @@ Result<Kernel> AtSizes(Kernel kernel, const std::vector<int64_t>& values) {
 Result<std::vector<std::vector<int64_t>>> SizesToCheck(const Kernel& kernel, std::string_view schedule) {
   if (IsStatic(kernel)) return std::vector<std::vector<int64_t>>{{}};
   ScheduleCases cases = HONE_TRY(ParseScheduleCases(schedule));
-  int by = HONE_TRY(FindCaseSize(kernel, cases));
-  if (by < 0) {
-    by = 0;
-    while (kernel.sizes[static_cast<size_t>(by)].is_constant()) ++by;
-    const Size& size = kernel.sizes[static_cast<size_t>(by)];
-    cases.cases[0].ranges = {{size.lo, size.hi}};
+  const int case_size = HONE_TRY(FindCaseSize(kernel, cases));
+  std::vector<SizeRange> dynamic;  // in their order
+  size_t by = 0;                   // whose value chooses the case
+  for (size_t s = 0; s < kernel.sizes.size(); ++s) {
+    const Size& size = kernel.sizes[s];
+    if (size.is_constant()) continue;
+    if (static_cast<int>(s) == case_size) by = dynamic.size();
+    dynamic.push_back({size.lo, size.hi});
   }
+  if (case_size < 0) cases.cases[0].ranges = {dynamic[by]};
+
   std::vector<std::vector<int64_t>> lists;
-  // The other sizes go along, from one end of their ranges to the other.
-  auto add = [&](int64_t value, SizeRange hull) {
-    std::vector<int64_t> values;
-    const double share =
-        hull.lo == hull.hi ? 1 : static_cast<double>(value - hull.lo) / static_cast<double>(hull.hi - hull.lo);
-    for (size_t s = 0; s < kernel.sizes.size(); ++s) {
-      const Size& size = kernel.sizes[s];
-      if (size.is_constant()) continue;
-      values.push_back(static_cast<int>(s) == by
-                           ? value
-                           : size.lo + static_cast<int64_t>(share * static_cast<double>(size.hi - size.lo)));
-    }
+  auto add = [&](std::vector<int64_t> values) {
     if (std::find(lists.begin(), lists.end(), values) == lists.end()) lists.push_back(std::move(values));
   };
+  // The other sizes go along, from one end of their ranges to the other.
+  auto add_along = [&](int64_t value, SizeRange hull) {
+    const double share =
+        hull.lo == hull.hi ? 1 : static_cast<double>(value - hull.lo) / static_cast<double>(hull.hi - hull.lo);
+    std::vector<int64_t> values;
+    for (const SizeRange& range : dynamic)
+      values.push_back(range.lo + static_cast<int64_t>(share * static_cast<double>(range.hi - range.lo)));
+    values[by] = value;
+    add(std::move(values));
+  };
+  // Some at the lower ends of their ranges and the others at the upper ones, so that of any two each is the smaller one
+  // once: code that takes one for the other is right where they are equal.
+  auto add_mixed = [&](SizeRange hull) {
+    for (size_t bit = 1; bit < dynamic.size(); bit *= 2)
+      for (bool is_lower : {true, false}) {
+        std::vector<int64_t> values;
+        for (size_t s = 0; s < dynamic.size(); ++s) {
+          const SizeRange& range = s == by ? hull : dynamic[s];
+          values.push_back(((s & bit) != 0) == is_lower ? range.lo : range.hi);
+        }
+        add(std::move(values));
+      }
+  };
+
   // The largest of all first: it needs the most memory, and says what a call takes at most.
-  const Size& size = kernel.sizes[static_cast<size_t>(by)];
-  add(size.hi, {size.lo, size.hi});
+  add_along(dynamic[by].hi, dynamic[by]);
   const size_t each = std::max<size_t>(3, kMostChecked / cases.cases.size());
   for (const ScheduleCase& scheduled : cases.cases) {
     const SizeRange hull = scheduled.Hull();
@@ -289,7 +305,8 @@ Result<std::vector<std::vector<int64_t>>> SizesToCheck(const Kernel& kernel, std
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
     const size_t count = std::min(each, values.size());
-    for (size_t i = 0; i < count; ++i) add(values[count == 1 ? 0 : i * (values.size() - 1) / (count - 1)], hull);
+    for (size_t i = 0; i < count; ++i) add_along(values[count == 1 ? 0 : i * (values.size() - 1) / (count - 1)], hull);
+    add_mixed(hull);
   }
   return lists;
 }

@@ -72,8 +72,9 @@ Kernel KernelOfCase(const Kernel& kernel, int size, const ScheduleCase& schedule
 Result<Kernel> AtSizes(Kernel kernel, const std::vector<int64_t>& values);
 
 // Values of the dynamic sizes at which code by this schedule is to be compared with the reference before it is served:
-// of every case the smallest, the largest and one in between, and the ends of its ranges; a few dozen at most. One
-// empty list for a kernel without ranges. Errors as ParseScheduleCases and FindCaseSize.
+// of every case the smallest, the largest and one in between, and the ends of its ranges; a few dozen at most. Of
+// several sizes also the smallest of one with the largest of another, each way round for any two. One empty list for a
+// kernel without ranges. Errors as ParseScheduleCases and FindCaseSize.
 Result<std::vector<std::vector<int64_t>>> SizesToCheck(const Kernel& kernel, std::string_view schedule);
 
 }  // namespace hone

@@ -144,7 +144,20 @@ TEST(ScheduleCases, SeveralSizesGoAlong) {
       "kernel two(a: f32[P, 4], b: f32[Q, 4]) -> c: f32[P, 4], d: f32[Q, 4] where P=1..9, Q=10..20 "
       "{ c[i, j] = a[i, j] + 1.0\n d[i, j] = b[i, j] * 2.0 }");
   std::vector<std::vector<int64_t>> sizes = SizesToCheck(kernel, "").value();
-  EXPECT_EQ(sizes, (std::vector<std::vector<int64_t>>{{9, 20}, {1, 10}, {6, 16}}));
+  EXPECT_EQ(sizes, (std::vector<std::vector<int64_t>>{{9, 20}, {1, 10}, {6, 16}, {9, 10}, {1, 20}}));
+}
+
+// Code that takes one size for another is right wherever they are equal.
+TEST(ScheduleCases, OfAnyTwoSizesEachIsTheSmallerOneSomewhere) {
+  const Kernel kernel = Parse(
+      "kernel five(a: f32[P, Q], b: f32[R, S, T]) -> c: f32[P, Q], d: f32[R, S, T] "
+      "where P=1..8, Q=1..8, R=1..8, S=1..8, T=1..8 { c[i, j] = a[i, j] + 1.0\n d[i, j, k] = b[i, j, k] * 2.0 }");
+  const std::vector<std::vector<int64_t>> sizes = SizesToCheck(kernel, "").value();
+  EXPECT_LT(sizes.size(), 12u);
+  for (size_t a = 0; a < 5; ++a)
+    for (size_t b = 0; b < 5; ++b)
+      EXPECT_TRUE(a == b || std::any_of(sizes.begin(), sizes.end(), [&](const auto& one) { return one[a] < one[b]; }))
+          << a << " and " << b;
 }
 
 TEST(AtSizes, RefusesWhatIsOutOfRange) {
