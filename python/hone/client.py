@@ -20,9 +20,10 @@ class Client:
                                      lib.text(socket, "socket") if socket else None, None,
                                      lib.whole(threads, 32, "threads"))
         error = lib.ErrorStruct()
-        self._handle = self._library.hone_connect(ctypes.byref(options), ctypes.byref(error))
-        if not self._handle:
+        handle = self._library.hone_connect(ctypes.byref(options), ctypes.byref(error))
+        if not handle:
             raise error.raised()
+        self._handle = lib.Handle(handle, self._library.hone_close, "", "the client is closed")
 
     def kernel(self, text, threads=0, budget=0.0, deadline=10.0, frozen=False, compile=True):
         """A kernel that can be called: a library operation or the kernel language.
@@ -32,26 +33,21 @@ class Client:
         compile=False: what is in the cache, or Error("not found")."""
         options = lib.get_options(threads, budget, deadline, frozen, compile)
         error = lib.ErrorStruct()
-        handle = self._library.hone_get(self._handle, lib.text(text, "kernel"), ctypes.byref(options), ctypes.byref(error))
+        with self._handle as client:
+            handle = self._library.hone_get(client, lib.text(text, "kernel"), ctypes.byref(options), ctypes.byref(error))
         if not handle:
             raise error.raised()
         return Kernel(self._library, handle, text)
 
     def close(self):
         """Kernels may outlive it."""
-        handle, self._handle = self._handle, None
-        if handle:
-            self._library.hone_close(handle)
+        self._handle.free()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.close()
-
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            self.close()
 
 
 _default = None

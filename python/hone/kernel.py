@@ -66,35 +66,36 @@ class Kernel:
 
     def __init__(self, library, handle, text):
         self._library = library
-        self._handle = handle
+        self._handle = lib.Handle(handle, library.hone_release, text, "the kernel was released")
         self.text = text
-        info = self._info()
-        self.operands = [Operand(info.operands[i]) for i in range(info.operand_count)]
-        self._sizes = info.size_count
+        with self._handle as held:
+            info = self._info(held)
+            self.operands = [Operand(info.operands[i]) for i in range(info.operand_count)]
+            self._sizes = info.size_count
         self._turn = threading.Condition()  # of the next three
         self._bound = {}  # index → the array whose memory the library reads
         self._calls = 0  # that run
         self._binding = False  # somebody waits for those to end, or binds
 
-    def _info(self):
-        self._check_held()
+    def _info(self, held):
         info = lib.KernelInfo(ctypes.sizeof(lib.KernelInfo))
-        self._library.hone_info(self._handle, ctypes.byref(info))
+        self._library.hone_info(held, ctypes.byref(info))
         return info
 
     @property
     def info(self):
         """Facts about the code that is called now."""
-        info = self._info()
-        return {"fingerprint": info.fingerprint.decode(), "class": info.class_name.decode(), "target": info.target.decode(),
-                "origin": info.origin.decode(), "source": info.source.decode(), "hit": bool(info.hit),
-                "pinned": bool(info.pinned), "threads": info.threads, "expected_us": info.expected_us,
-                "served_us": info.served_us, "flops": info.flops, "updates": info.updates}
+        with self._handle as held:
+            info = self._info(held)
+            return {"fingerprint": info.fingerprint.decode(), "class": info.class_name.decode(),
+                    "target": info.target.decode(), "origin": info.origin.decode(), "source": info.source.decode(),
+                    "hit": bool(info.hit), "pinned": bool(info.pinned), "threads": info.threads,
+                    "expected_us": info.expected_us, "served_us": info.served_us, "flops": info.flops,
+                    "updates": info.updates}
 
     def bind(self, *arrays, **named):
         """Gives constant operands their data, in order or by name, packed now and read again when better code comes: the
         arrays are held, and must not change. Returns the kernel."""
-        self._check_held()
         constants = [i for i, operand in enumerate(self.operands) if operand.is_const]
         if len(arrays) > len(constants):
             raise lib.Error("invalid", f"{len(arrays)} arrays for {len(constants)} constant operands", self.text)
@@ -105,26 +106,22 @@ class Kernel:
                 names = ", ".join(self.operands[i].name for i in constants) or "none"
                 raise lib.Error("invalid", f"{name} is no constant operand; there are: {names}", self.text)
             given[found[0]] = array
-        with self._turn:
-            self._bind_alone(given, anew=True)
+        with self._handle as held, self._turn:
+            self._bind_alone(held, given, anew=True)
         return self
 
-    def _check_held(self):
-        if not self._handle:
-            raise lib.Error("invalid", "the kernel was released", self.text)
-
-    def _shape(self, index, sizes):
+    def _shape(self, held, index, sizes):
         """Of an operand in a call with these sizes, a ctypes array."""
         operand = self.operands[index]
         if self._sizes == 0:
             return operand.shape
         shape = (ctypes.c_int64 * lib.MAX_RANK)()
-        if self._library.hone_shape(self._handle, index, sizes, shape):
+        if self._library.hone_shape(held, index, sizes, shape):
             raise lib.Error("invalid", f"sizes {list(sizes)} are out of range; the largest shape is {operand.shape}",
                             operand.name)
         return tuple(shape[:len(operand.shape)])
 
-    def _bind_alone(self, given, anew=False):
+    def _bind_alone(self, held, given, anew=False):
         """Binds constants, index → array, while no call runs; anew: those that are bound already, too. With the turn held,
         which nobody else gets between the last bind and the return."""
         while self._binding:
@@ -138,21 +135,21 @@ class Kernel:
             while self._calls:
                 self._turn.wait()
             for index, value in given.items():
-                self._bind(index, value)
+                self._bind(held, index, value)
         finally:
             self._binding = False
             self._turn.notify_all()
 
-    def _bind(self, index, value):
+    def _bind(self, held, index, value):
         array = self._checked(self.operands[index], value, self.operands[index].shape)
         error = lib.ErrorStruct()
-        if self._library.hone_bind(self._handle, index, array.ctypes.data, ctypes.byref(error)):
+        if self._library.hone_bind(held, index, array.ctypes.data, ctypes.byref(error)):
             raise error.raised()
         self._bound[index] = (value, array)
 
     @staticmethod
     def _checked(operand, value, shape):
-        """As the operand wants it; copied only where the memory is not dense."""
+        """As the operand wants it; copied only where the memory is not dense or not aligned."""
         array = as_array(value)
         if operand.dtype is None:
             raise lib.Error("unsupported", f"NumPy has no {operand.dtype_name}; install ml_dtypes", operand.name)
@@ -160,13 +157,16 @@ class Kernel:
             raise lib.Error("invalid", f"{array.dtype} elements, wanted {operand.dtype}", operand.name)
         if array.shape != shape:
             raise lib.Error("invalid", f"shape {array.shape}, wanted {shape}", operand.name)
-        return numpy.ascontiguousarray(array).reshape(array.shape)
+        return numpy.require(array, requirements=["C", "ALIGNED"]).reshape(array.shape)
 
     def __call__(self, *arrays, out=None, sizes=()):
         """Computes. arrays: the inputs in order; constants that were bound may be left out, the others are bound by the
         first call that brings them. out: where to write, one array or one per output; made if it is missing. sizes: the
         dynamic ones, which decide the arrays' shapes. Returns the output, a tuple if there are several."""
-        self._check_held()
+        with self._handle as held:
+            return self._call(held, arrays, out, sizes)
+
+    def _call(self, held, arrays, out, sizes):
         inputs = [i for i, operand in enumerate(self.operands) if not operand.is_output]
         with self._turn:
             free = [i for i in inputs if i not in self._bound]
@@ -178,24 +178,24 @@ class Kernel:
             raise lib.Error("invalid", f"{len(sizes)} sizes, wanted {self._sizes}", self.text)
         dynamic = (ctypes.c_int64 * max(1, len(sizes)))(*(lib.whole(size, 64, "sizes") for size in sizes))
         buffers = (ctypes.c_void_p * len(self.operands))()
-        held, constants = [], {}
+        given, constants = [], {}
         for index, value in zip(wanted, arrays):
             operand = self.operands[index]
             if operand.is_const:
                 constants[index] = value
                 continue
-            array = self._checked(operand, value, self._shape(index, dynamic))
-            held.append(array)
+            array = self._checked(operand, value, self._shape(held, index, dynamic))
+            given.append(array)  # until the call has ended
             buffers[index] = array.ctypes.data
         outputs = [i for i, operand in enumerate(self.operands) if operand.is_output]
-        results = self._results(outputs, out, dynamic)
+        results = self._results(held, outputs, out, dynamic)
         for index, (_, array) in zip(outputs, results):
             buffers[index] = array.ctypes.data
         with self._turn:
-            self._bind_alone(constants)
+            self._bind_alone(held, constants)
             self._calls += 1
         try:
-            status = self._library.hone_call(self._handle, buffers, dynamic if sizes else None)
+            status = self._library.hone_call(held, buffers, dynamic if sizes else None)
         finally:
             with self._turn:
                 self._calls -= 1
@@ -207,13 +207,13 @@ class Kernel:
             raise lib.Error(lib.KINDS.get(status & 0xff, str(status & 0xff)),
                             "the call was refused: a buffer that is missing, misaligned or overlaps another, a constant that is "
                             "not bound, or a size out of its range", where)
-        given = [value for value, _ in results]
-        return given[0] if len(given) == 1 else tuple(given)
+        values = [value for value, _ in results]
+        return values[0] if len(values) == 1 else tuple(values)
 
-    def _results(self, outputs, out, sizes):
+    def _results(self, held, outputs, out, sizes):
         """Pairs of what the caller gets and the array that is written."""
         if out is None:
-            made = [numpy.empty(self._shape(i, sizes), self.operands[i].dtype) for i in outputs]
+            made = [numpy.empty(self._shape(held, i, sizes), self.operands[i].dtype) for i in outputs]
             return list(zip(made, made))
         given = list(out) if isinstance(out, (tuple, list)) else [out]
         if len(given) != len(outputs):
@@ -223,26 +223,21 @@ class Kernel:
             array = as_array(value)
             if is_read_only(value, array):
                 raise lib.Error("invalid", "the array to write is read-only", self.operands[index].name)
-            if self._checked(self.operands[index], array, self._shape(index, sizes)).ctypes.data != array.ctypes.data:
-                raise lib.Error("invalid", "the array to write is not dense", self.operands[index].name)
+            wanted = self._checked(self.operands[index], array, self._shape(held, index, sizes))
+            if wanted.ctypes.data != array.ctypes.data:
+                raise lib.Error("invalid", "the array to write is not dense, or not aligned", self.operands[index].name)
             results.append((value, array))
         return results
 
     def release(self):
-        """Gives the code back. Not while calls are running."""
-        handle, self._handle = self._handle, None
-        if handle:
-            self._library.hone_release(handle)
+        """Gives the code back, once the calls that run have ended."""
+        self._handle.free()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.release()
-
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            self.release()
 
     def __repr__(self):
         return f"<hone.Kernel {self.text!r}>"

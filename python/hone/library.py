@@ -4,6 +4,7 @@ import ctypes.util
 import glob
 import operator
 import os
+import threading
 
 MAX_RANK = 16
 START_DAEMON = 1
@@ -50,6 +51,43 @@ def text(value, where):
     if b"\0" in data:
         raise Error("invalid", f"{value!r} has a zero byte in it", where)
     return data
+
+
+class Handle:
+    """Something of the library's, for as long as a `with` lasts. What is given back while it is in use goes with the last
+    use."""
+
+    def __init__(self, value, free, name, words):
+        self._value = value
+        self._free = free
+        self._error = ("invalid", words, name)  # of who comes later
+        self._lock = threading.Lock()
+        self._uses = 0
+        self._is_free = False
+
+    def __enter__(self):
+        with self._lock:
+            if self._is_free:
+                raise Error(*self._error)
+            self._uses += 1
+        return self._value
+
+    def __exit__(self, *_):
+        with self._lock:
+            self._uses -= 1
+            is_last = self._is_free and self._uses == 0
+        if is_last:
+            self._free(self._value)
+
+    def free(self):
+        with self._lock:
+            is_last = not self._is_free and self._uses == 0
+            self._is_free = True
+        if is_last:
+            self._free(self._value)
+
+    def __del__(self):
+        self.free()
 
 
 class ErrorStruct(ctypes.Structure):

@@ -68,20 +68,21 @@ class Session:
         get = lib.get_options(threads, budget, deadline, frozen, True)
         options = NetworkOptions(ctypes.sizeof(NetworkOptions), len(given), values, ctypes.pointer(get))
         error = lib.ErrorStruct()
-        self._handle = self._library.hone_network_open(lib.text(path, "path"), ctypes.byref(connect), ctypes.byref(options),
-                                                       ctypes.byref(error))
-        if not self._handle:
+        handle = self._library.hone_network_open(lib.text(path, "path"), ctypes.byref(connect), ctypes.byref(options),
+                                                 ctypes.byref(error))
+        if not handle:
             raise error.raised()
         self._path = os.fspath(path)
+        self._handle = lib.Handle(handle, self._library.hone_network_close, self._path, "the session is closed")
         self._memory = ResultMemory()
         self._shares_lock = threading.Lock()
-        self._inputs, self._outputs = ([self._describe(is_output, i)
-                                        for i in range(self._library.hone_network_count(self._handle, is_output))]
+        self._inputs, self._outputs = ([self._describe(handle, is_output, i)
+                                        for i in range(self._library.hone_network_count(handle, is_output))]
                                        for is_output in (0, 1))
 
-    def _describe(self, is_output, index):
+    def _describe(self, handle, is_output, index):
         value = NetworkValue()
-        self._library.hone_network_describe(self._handle, is_output, index, ctypes.byref(value))
+        self._library.hone_network_describe(handle, is_output, index, ctypes.byref(value))
         return Value(value)
 
     def get_inputs(self):
@@ -95,7 +96,10 @@ class Session:
         alone without a list. A list of arrays comes back: those named, or all of them."""
         if len(arguments) not in (1, 2):
             raise TypeError("run(inputs) or run(output_names, inputs)")
-        self._check_open()
+        with self._handle as handle:
+            return self._run(handle, *arguments)
+
+    def _run(self, handle, *arguments):
         names, given = arguments if len(arguments) == 2 else (None, arguments[0])
         known = [value.name for value in self._outputs]
         for name in names or []:
@@ -103,12 +107,12 @@ class Session:
                 raise lib.Error("invalid", f"there is no output {name}; there are: {', '.join(known)}", self._path)
         arrays = [self._checked(value, array) for value, array in zip(self._inputs, self._in_order(given))]
         if any(value.is_open() for value in self._inputs + self._outputs):
-            results = self._compute(arrays)
+            results = self._compute(handle, arrays)
             return [results[known.index(name)] for name in names] if names else results
         results = [self._memory.take(value.shape, numpy.uint16 if value.is_bfloat16 else value.dtype)
                    for value in self._outputs]
         error = lib.ErrorStruct()
-        if self._library.hone_network_run(self._handle, pointers(arrays), pointers(results), ctypes.byref(error)):
+        if self._library.hone_network_run(handle, pointers(arrays), pointers(results), ctypes.byref(error)):
             raise error.raised()
         results = [from_bfloat16(array) if value.is_bfloat16 else array for value, array in zip(self._outputs, results)]
         return [results[known.index(name)] for name in names] if names else results
@@ -117,23 +121,18 @@ class Session:
         """Runs as run() does, once, with every call timed: a list of kernels and of what ran on the host, largest first, each a
         dictionary of label, kernel (its text; "" on the host), why_host ("" for kernels), calls and time_us. Shapes that were not
         met before cost more; run them once before. Runs of other threads at the same time are counted, too."""
-        self._check_open()
-        with self._shares_lock:
-            self._library.hone_network_time_calls(self._handle, 1)
+        with self._handle as handle, self._shares_lock:
+            self._library.hone_network_time_calls(handle, 1)
             try:
                 self.run(*arguments)
-                rows = (NetworkShare * self._library.hone_network_shares(self._handle, None, 0))()
-                count = min(len(rows), self._library.hone_network_shares(self._handle, rows, len(rows)))
+                rows = (NetworkShare * self._library.hone_network_shares(handle, None, 0))()
+                count = min(len(rows), self._library.hone_network_shares(handle, rows, len(rows)))
                 return [{"label": row.label.decode(), "kernel": row.kernel.decode(), "why_host": row.why_host.decode(),
                          "calls": row.calls, "time_us": row.time_us} for row in rows[:count]]
             finally:
-                self._library.hone_network_time_calls(self._handle, 0)
+                self._library.hone_network_time_calls(handle, 0)
 
-    def _check_open(self):
-        if not self._handle:
-            raise lib.Error("invalid", "the session is closed", self._path)
-
-    def _compute(self, arrays):
+    def _compute(self, handle, arrays):
         given = (NetworkValue * max(1, len(arrays)))()
         for value, input_value, array in zip(given, self._inputs, arrays):
             if array.ndim > lib.MAX_RANK:
@@ -142,21 +141,21 @@ class Session:
             value.dtype = BFLOAT16 if input_value.is_bfloat16 else NUMBERS[array.dtype]
             value.shape[:array.ndim] = array.shape
         error = lib.ErrorStruct()
-        handle = self._library.hone_network_compute(self._handle, given, ctypes.byref(error))
-        if not handle:
+        computed = self._library.hone_network_compute(handle, given, ctypes.byref(error))
+        if not computed:
             raise error.raised()
         try:
             results = []
             for i in range(len(self._outputs)):
                 value = NetworkValue()
-                self._library.hone_network_result(handle, i, ctypes.byref(value))
+                self._library.hone_network_result(computed, i, ctypes.byref(value))
                 is_bfloat16 = value.dtype == BFLOAT16
                 array = numpy.empty(list(value.shape[:value.rank]), numpy.uint16 if is_bfloat16 else DTYPES[value.dtype])
                 ctypes.memmove(array.ctypes.data, value.data, value.bytes)
                 results.append(from_bfloat16(array) if is_bfloat16 else array)
             return results
         finally:
-            self._library.hone_network_results_free(handle)
+            self._library.hone_network_results_free(computed)
 
     def _in_order(self, given):
         names = [value.name for value in self._inputs]
@@ -181,20 +180,14 @@ class Session:
         return to_bfloat16(array) if value.is_bfloat16 else numpy.ascontiguousarray(array).reshape(array.shape)
 
     def close(self):
-        """Not while it runs."""
-        handle, self._handle = self._handle, None
-        if handle:
-            self._library.hone_network_close(handle)
+        """Gives it back, once the runs that are under way have ended."""
+        self._handle.free()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.close()
-
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            self.close()
 
     def __repr__(self):
         return f"<hone.Session {self._path!r}>"

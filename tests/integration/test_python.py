@@ -272,6 +272,45 @@ print("left behind" if has_children() else "nobody")
             with self.assertRaisesRegex(self.hone.Error, "released"):
                 use()
 
+    def test_what_is_given_back_while_it_is_used_goes_with_the_last_use(self):
+        a, = self.arrays((256, 256))
+        client = self.hone.Client(socket=self.directory.socket, disk_cache=False)
+        path = os.path.join(self.directory.path, "relu.onnx")
+        with open(path, "wb") as file:
+            file.write(test_examples.onnx("Relu", ["x"], (64, 1024), 1))
+        matmul, session = client.kernel("matmul(M=256,N=256,K=256)", threads=1), self.session(path, threads=1)
+        x = numpy.zeros((64, 1024), numpy.float32)
+        uses = [(lambda: matmul(a, a), matmul.release, "the kernel was released"),
+                (lambda: session.run(x), session.close, "the session is closed"),
+                (lambda: client.kernel("matmul(M=256,N=256,K=256)", threads=1), client.close, "the client is closed")]
+        for use, give_back, words in uses:
+            said = []
+
+            def until_it_is_gone(use=use, said=said):
+                try:
+                    while True:
+                        use()
+                except self.hone.Error as error:
+                    said.append(error.message)
+
+            threads = [threading.Thread(target=until_it_is_gone) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.1)
+            give_back()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(said, [words] * 3)
+
+    def test_arrays_may_lie_anywhere(self):
+        add = self.client.kernel("add(M=8,N=16)")
+        raw = numpy.zeros(8 * 16 * 4 + 1, numpy.uint8)
+        odd = raw[1:].view(numpy.float32).reshape(8, 16)
+        odd[...] = 1
+        numpy.testing.assert_array_equal(add(odd, odd), odd + odd)
+        with self.assertRaisesRegex(self.hone.Error, "the array to write is not dense, or not aligned"):
+            add(odd, odd, out=odd)
+
     def test_threads_call_one_kernel_at_once(self):
         a, b = self.arrays((64, 64), (64, 64))
         matmul = self.client.kernel("matmul(M=64,N=64,K=64)", threads=1)
