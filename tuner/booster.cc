@@ -64,8 +64,10 @@ Result<BoosterPtr> Booster::Train(const Table& table, const TrainOptions& option
       {"colsample_bytree", fmt::format("{}", options.columns)},
   };
   for (const auto& [name, value] : parameters) HONE_XGB(XGBoosterSetParam(booster->handle_, name, value.c_str()));
-  for (int round = 0; round < options.rounds; ++round)
+  for (int round = 0; round < options.rounds; ++round) {
+    if (options.stop.stop_requested()) return Error{ErrorKind::kTimeout, "told to stop", "training"};
     HONE_XGB(XGBoosterUpdateOneIter(booster->handle_, round, matrix.handle()));
+  }
   HONE_TRY(booster->Warm(table.width));
   return BoosterPtr(std::move(booster));
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@ struct TrainOptions {
   bool pairwise = false;
   int threads = 1;
   uint64_t seed = 1;
+  std::stop_token stop = {};  // seen after each round
 };
 
 class Booster;
@@ -38,6 +40,7 @@ using BoosterPtr = std::shared_ptr<const Booster>;
 // Trees. Immutable once made: Predict may be called from several threads. Errors are kInternal with XGBoost's text.
 class Booster {
  public:
+  // kTimeout: told to stop.
   static Result<BoosterPtr> Train(const Table& table, const TrainOptions& options);
 
   // As Save wrote them. kCorrupt: anything but trees over `width` features.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -49,9 +50,9 @@ class CostModel {
   // from: no change.
   virtual Result<void> Update(uint64_t group) = 0;
 
-  // Learns anew from the samples of all groups; what Update learnt is dropped, as it is part of that. Seconds: for the
-  // background.
-  virtual Result<void> Retrain() = 0;
+  // Learns anew from the samples of all groups; what Update learnt is dropped, as it is part of that. Some 0.4 ms of a
+  // processor for each sample: for the background. kTimeout: told to stop; it says what it said before.
+  virtual Result<void> Retrain(const std::stop_token& stop = {}) = 0;
 
   // A score per row, higher is faster; only the order within one group counts. nullopt: nothing was learnt yet.
   // kInvalid: rows as Add refuses them.
@@ -67,7 +68,8 @@ class CostModel {
   // nullopt: never retrained.
   virtual Result<std::optional<Latency>> Predict(const std::vector<float>& row) const = 0;
 
-  virtual size_t SampleCount() const = 0;
+  virtual size_t SampleCount() const = 0;     // that it holds
+  virtual size_t NewSampleCount() const = 0;  // that were added since it learnt anew, those too that it holds no more
 
   // What was learnt, sealed (base/envelope.h), without the samples: those are in the log of trials.
   virtual Result<std::string> Save() const = 0;

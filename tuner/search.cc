@@ -102,6 +102,7 @@ class Run {
       HONE_TRY(Learn());
       DecideWhetherToStop();
     }
+    if (watcher_.at_end && !stop_.stop_requested()) evaluator_.RunInParallel(1, [&](size_t) { watcher_.at_end(); });
     const std::vector<Trial>& parents = memory_.parents;
     result.top.assign(parents.begin(), parents.begin() + static_cast<int64_t>(std::min(parents.size(), kTop)));
     memory_.elapsed_us = ElapsedUs();

@@ -72,6 +72,8 @@ struct SearchResult {
 struct SearchWatcher {
   std::function<void(const Trial&)> on_trial;  // when it is over, before the next one begins
   std::function<void(const SearchProgress&)> on_round;
+  // Where the search computes (Evaluator::RunInParallel), unless it was stopped: what else is to be learnt. No locks.
+  std::function<void()> at_end;
 };
 
 // What an interrupted search has seen, thought of and measured. Empty before it begins. Not thread-safe.

@@ -177,6 +177,7 @@ class XgbModel : public CostModel {
       group.times.push_back(sample.time_us);
       group.defaults.push_back(group.default_us);
       ++sample_count_;
+      ++new_sample_count_;
     }
     if (sample_count_ > options_.max_samples) DropOldest();
     return {};
@@ -210,11 +211,13 @@ class XgbModel : public CostModel {
     return {};
   }
 
-  Result<void> Retrain() override {
+  Result<void> Retrain(const std::stop_token& stop) override {
     Groups groups;
+    size_t learnt_from = 0;
     {
       MutexLock lock(samples_mutex_);
       groups = groups_;
+      learnt_from = new_sample_count_;
     }
     if (groups.empty()) return {};
     Table rank = EmptyTable(), latency = EmptyTable(), gain = EmptyTable(2 * Width());
@@ -225,12 +228,18 @@ class XgbModel : public CostModel {
     }
     TrainOptions train = RankOptions();
     train.rounds = options_.rank_rounds;
+    train.stop = stop;
     Learnt next;
     next.rank = HONE_TRY(Booster::Train(rank, train));
-    HONE_TRY(LearnLatency(groups, latency, next));
-    if (gain.size() > 0) HONE_TRY(LearnGain(groups, gain, next));
-    MutexLock lock(learnt_mutex_);
-    learnt_ = std::make_shared<const Learnt>(std::move(next));
+    train.pairwise = false;
+    HONE_TRY(LearnLatency(groups, latency, train, next));
+    if (gain.size() > 0) HONE_TRY(LearnGain(groups, gain, train, next));
+    {
+      MutexLock lock(learnt_mutex_);
+      learnt_ = std::make_shared<const Learnt>(std::move(next));
+    }
+    MutexLock lock(samples_mutex_);
+    new_sample_count_ -= learnt_from;
     return {};
   }
 
@@ -275,6 +284,11 @@ class XgbModel : public CostModel {
     return sample_count_;
   }
 
+  size_t NewSampleCount() const override {
+    MutexLock lock(samples_mutex_);
+    return new_sample_count_;
+  }
+
   Result<std::string> Save() const override {
     std::shared_ptr<const Learnt> learnt = Current();
     auto write = [](ByteWriter& out, const BoosterPtr& booster) -> Result<void> {
@@ -313,10 +327,7 @@ class XgbModel : public CostModel {
 
   // The bounds come from groups that the trees had not seen: a new kernel is what is asked about. With few groups,
   // parts of them stand in.
-  Result<void> LearnLatency(const Groups& groups, const Table& all, Learnt& next) const {
-    TrainOptions train = RankOptions();
-    train.pairwise = false;
-    train.rounds = options_.rank_rounds;
+  Result<void> LearnLatency(const Groups& groups, const Table& all, TrainOptions train, Learnt& next) const {
     next.latency = HONE_TRY(Booster::Train(all, train));
     train.rounds = std::min(train.rounds, 60);
     std::vector<double> errors;
@@ -356,10 +367,7 @@ class XgbModel : public CostModel {
 
   // A gain is believed as far as the most promising candidates of groups held out had theirs: the slope through the
   // origin. Kernels that were searched differ in how much there is to gain, so few of them prove little.
-  Result<void> LearnGain(const Groups& groups, const Table& all, Learnt& next) const {
-    TrainOptions train = RankOptions();
-    train.pairwise = false;
-    train.rounds = options_.rank_rounds;
+  Result<void> LearnGain(const Groups& groups, const Table& all, TrainOptions train, Learnt& next) const {
     train.depth = 4;  // of 3, 4 and 6 the least regret, on three models left out
     next.gain = HONE_TRY(Booster::Train(all, train));
     train.rounds = std::min(train.rounds, 60);
@@ -414,6 +422,7 @@ class XgbModel : public CostModel {
   mutable Mutex samples_mutex_;
   Groups groups_ HONE_GUARDED_BY(samples_mutex_);
   size_t sample_count_ HONE_GUARDED_BY(samples_mutex_) = 0;
+  size_t new_sample_count_ HONE_GUARDED_BY(samples_mutex_) = 0;
   mutable Mutex learnt_mutex_;
   std::shared_ptr<const Learnt> learnt_ HONE_GUARDED_BY(learnt_mutex_);
 };

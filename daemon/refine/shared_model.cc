@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "tuner/measure.h"
 #include "tuner/space.h"
-#include "tuner/xgb_model.h"
 
 namespace hone {
 namespace {
@@ -24,7 +23,7 @@ constexpr size_t kMostSamples = 8192;  // taken from the log at the first search
 constexpr size_t kFewestOfOne = 24;    // … of each kernel as many, since many kernels teach more than many trials
 constexpr size_t kMostOfOne = 512;
 
-size_t NextLearning(size_t samples) { return samples + std::max(kLearnEvery, samples / 4); }
+size_t EnoughAfter(size_t samples) { return std::max(kLearnEvery, samples / 4); }
 
 }  // namespace
 
@@ -45,7 +44,7 @@ CostModel* SharedModel::ToTeach(std::string_view kind, std::stop_token stop) {
 
 Result<std::unique_ptr<CostModel>> SharedModel::Stored(std::string_view kind) const {
   const std::optional<std::string> saved = HONE_TRY(cache_.GetModel(std::string(kind)));
-  if (saved) return LoadXgbModel(*saved);
+  if (saved) return LoadXgbModel(*saved, options_);
   return Error{ErrorKind::kNotFound,
                "there is no cost model yet: it learns from searches; `hone tune` some kernels, or leave the machine "
                "idle for a while",
@@ -64,7 +63,7 @@ SharedModel::Taught SharedModel::Load(std::string_view kind, std::stop_token sto
     is_of_no_use = true;
   }
   const bool is_new = !model;
-  if (is_new) model = MakeXgbModel();
+  if (is_new) model = MakeXgbModel(options_);
   // Trials of the records of this machine's devices of the kind, until there are enough to learn from.
   auto device_of = [&](const Record& record) {
     const ServedDevice* device = devices_.Find(record.key.target);
@@ -99,19 +98,28 @@ SharedModel::Taught SharedModel::Load(std::string_view kind, std::stop_token sto
     return left > 0 && !stop.stop_requested();
   });
   // What takes the place of a model that was there does not wait for as many samples again.
-  taught.learn_at = is_of_no_use ? kFewestToLearn : is_new ? kLearnEvery : NextLearning(model->SampleCount());
+  taught.enough = is_of_no_use ? kFewestToLearn
+                  : is_new     ? kLearnEvery
+                               : model->NewSampleCount() + EnoughAfter(model->SampleCount());
   return taught;
 }
 
-void SharedModel::LearnAnew(std::string_view kind) {
+bool SharedModel::LearnAnew(std::string_view kind, const std::stop_token& stop) {
+  auto found = taught_.find(kind);
+  if (found == taught_.end()) return false;
+  auto& [model, enough] = found->second;
+  if (model->NewSampleCount() < enough) return false;
+  Result<void> trained = model->Retrain(stop);
+  if (!trained && stop.stop_requested()) return false;
+  if (!trained) LogWarn("model_not_trained", {{"why", trained.error().Text()}});
+  enough = model->NewSampleCount() + EnoughAfter(model->SampleCount());
+  return trained.has_value();
+}
+
+void SharedModel::Keep(std::string_view kind) {
   auto found = taught_.find(kind);
   if (found == taught_.end()) return;
-  auto& [model, learn_at] = found->second;
-  if (model->SampleCount() < learn_at) return;
-  if (Result<void> trained = model->Retrain(); !trained)
-    return LogWarn("model_not_trained", {{"why", trained.error().Text()}});
-  learn_at = NextLearning(model->SampleCount());
-  Result<std::string> saved = model->Save();
+  Result<std::string> saved = found->second.model->Save();
   if (saved)
     (void)cache_.PutModel(std::string(kind), *saved);
   else

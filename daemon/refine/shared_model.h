@@ -15,6 +15,7 @@
 #include "cache/schedule_cache.h"
 #include "daemon/serve/devices.h"
 #include "tuner/cost_model.h"
+#include "tuner/xgb_model.h"
 
 namespace hone {
 
@@ -23,14 +24,18 @@ uint64_t SampleGroup(const CacheKey& key);
 
 class SharedModel {
  public:
-  SharedModel(ScheduleCache& cache, Devices devices) : cache_(cache), devices_(std::move(devices)) {}
+  SharedModel(ScheduleCache& cache, Devices devices, XgbOptions options = {})
+      : cache_(cache), devices_(std::move(devices)), options_(options) {}
 
   // For a search; one at a time. The first time the kind's is loaded as it was stored, and the samples that it learnt
   // from are made from the log of trials again: seconds, cut short by `stop`.
   CostModel* ToTeach(std::string_view kind, std::stop_token stop);
 
-  // After a search: every few hundred trials the model learns from all of them anew, and is stored.
-  void LearnAnew(std::string_view kind);
+  // At the end of a search, with what ToTeach gave for it: every few hundred trials the model learns from all of them
+  // anew. False: it did not, or was told to stop; a later search does. Takes no locks that others wait for.
+  bool LearnAnew(std::string_view kind, const std::stop_token& stop);
+  // Stores what it learnt.
+  void Keep(std::string_view kind);
 
   // The newest one, from any thread; waits for no search. kNotFound: there is none yet.
   Result<std::shared_ptr<const CostModel>> ToAsk(std::string_view kind);
@@ -38,13 +43,14 @@ class SharedModel {
  private:
   struct Taught {
     std::shared_ptr<CostModel> model;
-    size_t learn_at = 0;  // samples at which it learns anew
+    size_t enough = 0;  // new samples, to learn anew
   };
   Taught Load(std::string_view kind, std::stop_token stop);
   Result<std::unique_ptr<CostModel>> Stored(std::string_view kind) const;  // kNotFound: there is none yet
 
   ScheduleCache& cache_;
   const Devices devices_;
+  const XgbOptions options_;
   std::map<std::string, Taught, std::less<>> taught_;  // by kind, after its first search
 
   Mutex mutex_;

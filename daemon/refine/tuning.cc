@@ -127,10 +127,12 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
     }
     if (watcher.on_round) watcher.on_round(progress);
   };
+  bool has_learnt = false;
+  counted.at_end = [&] { has_learnt |= model_.LearnAnew(identity.target.kind(), stop); };
   if (is_dynamic) {
     CasesState* state = unfinished != nullptr ? &unfinished->cases : nullptr;
-    Outcome outcome = HONE_TRY(RefineCases(found, served->record, options, pools, counted, stop, keep_until, state));
-    if (!stop.stop_requested()) model_.LearnAnew(identity.target.kind());
+    Result<Outcome> outcome = RefineCases(found, served->record, options, pools, counted, stop, keep_until, state);
+    if (has_learnt) model_.Keep(identity.target.kind());
     return outcome;
   }
   Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
@@ -138,10 +140,11 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
   Outcome outcome;
   outcome.fingerprint = identity.key.fingerprint;
   outcome.origin = served->record.origin;
-  outcome.search =
-      HONE_TRY(hone::Search(space, *evaluator, model_.ToTeach(identity.target.kind(), stop_.get_token()), options,
-                            counted, stop, unfinished != nullptr ? &unfinished->search : nullptr));
-  if (!stop.stop_requested()) model_.LearnAnew(identity.target.kind());  // who stops a search does not wait for that
+  Result<SearchResult> searched =
+      hone::Search(space, *evaluator, model_.ToTeach(identity.target.kind(), stop_.get_token()), options, counted, stop,
+                   unfinished != nullptr ? &unfinished->search : nullptr);
+  if (has_learnt) model_.Keep(identity.target.kind());
+  outcome.search = HONE_TRY(std::move(searched));
   if (underway.is_of_no_use()) {
     outcome.search.stopped = "it was removed or pinned meanwhile";
     return outcome;

@@ -174,7 +174,7 @@ class Liking : public CostModel {
   double trust = 1;
   Result<void> Add(std::span<const Sample>) override { return {}; }
   Result<void> Update(uint64_t) override { return {}; }
-  Result<void> Retrain() override { return {}; }
+  Result<void> Retrain(const std::stop_token&) override { return {}; }
   Result<std::optional<std::vector<float>>> Score(uint64_t, std::span<const std::vector<float>> rows) const override {
     std::vector<float> scores;
     for (const std::vector<float>& row : rows) scores.push_back(row == liked_ ? 1 : 0);
@@ -186,6 +186,7 @@ class Liking : public CostModel {
   }
   Result<std::optional<Latency>> Predict(const std::vector<float>&) const override { return std::optional<Latency>(); }
   size_t SampleCount() const override { return 0; }
+  size_t NewSampleCount() const override { return 0; }
   Result<std::string> Save() const override { return std::string(); }
 
  private:

@@ -345,9 +345,12 @@ TEST(XgbModel, KeepsNoMoreSamplesThanItMay) {
   ASSERT_TRUE(model->Add(MakeSamples(1, 20, 1)));
   ASSERT_TRUE(model->Add(MakeSamples(2, 300, 1)));
   EXPECT_EQ(model->SampleCount(), 100u);
+  EXPECT_EQ(model->NewSampleCount(), 320u);
   ASSERT_TRUE(model->Retrain());
+  EXPECT_EQ(model->NewSampleCount(), 0u);
   ASSERT_TRUE(model->Add(MakeSamples(3, 101, 1)));
   EXPECT_EQ(model->SampleCount(), 100u);
+  EXPECT_EQ(model->NewSampleCount(), 101u);
   ASSERT_TRUE(model->Update(1));  // the small group is still there
   EXPECT_TRUE(ScoresOf(*model, 1, MakeSamples(1, 2, 1)).size() == 2);
 }

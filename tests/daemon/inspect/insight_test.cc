@@ -23,7 +23,7 @@ class ScriptedModel : public CostModel {
 
   Result<void> Add(std::span<const Sample>) override { return {}; }
   Result<void> Update(uint64_t) override { return {}; }
-  Result<void> Retrain() override { return {}; }
+  Result<void> Retrain(const std::stop_token&) override { return {}; }
   Result<std::optional<std::vector<float>>> Score(uint64_t, std::span<const std::vector<float>>) const override {
     return std::optional<std::vector<float>>();
   }
@@ -36,6 +36,7 @@ class ScriptedModel : public CostModel {
     return Latency{found->second, found->second / 2, found->second * 2};
   }
   size_t SampleCount() const override { return 0; }
+  size_t NewSampleCount() const override { return 0; }
   Result<std::string> Save() const override { return std::string(); }
 };
 
