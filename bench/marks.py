@@ -25,9 +25,12 @@ def load(path):
 
 
 def save(path, document):
-    with open(path, "w", encoding="utf-8") as file:
+    """Whole or not at all."""
+    new = f"{os.path.realpath(path)}.new"
+    with open(new, "w", encoding="utf-8") as file:
         file.write('{"machines": ' + json.dumps(document["machines"], indent=1, ensure_ascii=False) + ',\n"marks": [\n')
         file.write(",\n".join(json.dumps(mark, ensure_ascii=False) for mark in document["marks"]) + "\n]}\n")
+    os.replace(new, os.path.realpath(path))
 
 
 def merge(document, facts, marks, complete, date):
