@@ -58,7 +58,7 @@ bool IsPath(std::string_view value) { return value == "DIR" || value == "FILE" |
 struct Sink {
   std::string name;
   std::vector<std::string> values;
-  bool flag = false;
+  bool is_flag = false, flag = false;
   CLI::Option* option = nullptr;
 };
 
@@ -68,7 +68,8 @@ class Sinks {
     Sink& sink = sinks_.emplace_back();
     sink.name = option.name;
     const std::string names = option.letter.empty() ? sink.name : std::string(option.letter) + "," + sink.name;
-    if (option.value.empty()) {
+    sink.is_flag = option.value.empty();
+    if (sink.is_flag) {
       sink.option = app.add_flag(names, sink.flag, Filled(option.help, kNames));
     } else {
       sink.option = app.add_option(names, sink.values, Filled(option.help, kNames));
@@ -92,7 +93,8 @@ class Sinks {
   Arguments Take() const {
     Arguments arguments;
     for (const Sink& sink : sinks_) {
-      if (sink.option->count() > 0) arguments.Set(sink.name, sink.values);
+      const bool is_off = sink.is_flag && !sink.flag;  // --json=false
+      if (sink.option->count() > 0 && !is_off) arguments.Set(sink.name, sink.values);
     }
     return arguments;
   }

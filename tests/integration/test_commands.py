@@ -370,6 +370,13 @@ class Commands(harness.HoneTest):
             self.hone(*words, status=2)
             self.assertIn(said, self.last_error)
 
+    def test_a_flag_that_is_false_is_not_given(self):
+        self.start()
+        self.assertIn("fingerprint", self.hone("--json=false", "get", SMALL).split())
+        self.assertEqual(len(self.hone_json("verify", "--run=false")[-1]), 4)
+        self.assertTrue(self.hone_json("verify", "--run=true")[-1]["ran"])
+        self.hone("verify", "--run=perhaps", status=2)
+
     def test_help_fits_the_terminal(self):
         for command in ("tune", "import", "run", "check"):
             for columns in (80, 110):
