@@ -12,8 +12,10 @@
 namespace hone::cli {
 namespace {
 
-// As other programs make files.
-unsigned ModeOfNewFiles() {
+// Of the file that is replaced; else as other programs make files.
+unsigned ModeFor(const std::string& file) {
+  struct stat info{};
+  if (stat(file.c_str(), &info) == 0) return info.st_mode & 0777;
   const mode_t mask = umask(0);
   umask(mask);
   return 0666 & ~mask;
@@ -28,8 +30,10 @@ Result<std::string> OutputFile(const std::string& path) {
   if (IsStandardOutput(path)) return path;
   struct stat info{};
   if (stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT) return path;
-    return ErrnoError(errno, "cannot look at", path);
+    if (errno != ENOENT) return ErrnoError(errno, "cannot look at", path);
+    if (lstat(path.c_str(), &info) != 0) return path;
+    return Error{ErrorKind::kInvalid, "is a link to a file that is not there; name that file, or remove the link",
+                 path};
   }
   if (S_ISDIR(info.st_mode)) return Error{ErrorKind::kInvalid, "is a directory; name a file in it", path};
   if (!S_ISREG(info.st_mode))
@@ -40,7 +44,7 @@ Result<std::string> OutputFile(const std::string& path) {
 }
 
 Result<void> WriteOutput(const std::string& file, std::string_view bytes) {
-  if (!IsStandardOutput(file)) return WriteFileAtomically(file, bytes, ModeOfNewFiles());
+  if (!IsStandardOutput(file)) return WriteFileAtomically(file, bytes, ModeFor(file));
   Result<void> written = WriteAll(STDOUT_FILENO, bytes);
   if (!written) written.error().where = "standard output";
   return written;

@@ -1,11 +1,25 @@
 """Where the programs' output goes: files that are replaced or left, full disks, closed descriptors, terminals."""
 
+import fcntl
 import os
+import select
+import signal
 import stat
+import struct
 import subprocess
+import termios
+import time
 
 import harness
 from harness import SMALL
+
+OTHER_SCREEN, OWN_SCREEN = b"\033[?1049h\033[?25l", b"\033[?25h\033[?1049l"
+
+
+def own_umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 class Output(harness.HoneTest):
@@ -27,6 +41,29 @@ class Output(harness.HoneTest):
             self.hone(*words, link)
             self.assertTrue(os.path.islink(link))
             self.assertGreater(os.path.getsize(real), 0)
+
+    def test_a_file_that_is_replaced_keeps_its_mode(self):
+        self.start()
+        self.hone("get", SMALL)
+        path = os.path.join(self.directory.path, "own")
+        for words in (["get", SMALL, "--out"], ["export", "-o"], ["report", "-o"]):
+            with open(path, "w", encoding="utf-8"):
+                os.chmod(path, 0o600)
+            self.hone(*words, path)
+            self.assertGreater(os.path.getsize(path), 0)
+            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
+            os.unlink(path)
+            self.hone(*words, path)
+            self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o666 & ~own_umask())
+
+    def test_a_link_that_leads_nowhere_is_not_replaced(self):
+        self.start()
+        self.hone("get", SMALL)
+        link = os.path.join(self.directory.path, "link")
+        os.symlink(os.path.join(self.directory.path, "gone", "real"), link)
+        self.hone("export", "-o", link, status=1)
+        self.assertIn(f"{link}: is a link to a file that is not there", self.last_error)
+        self.assertTrue(os.path.islink(link))
 
     def test_a_bundle_and_code_may_go_to_standard_output(self):
         self.start()
