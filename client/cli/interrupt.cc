@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,6 +24,12 @@ void Note(int signal) {
 
 }  // namespace
 
+void HandleUnlessIgnored(int signal, const struct sigaction& action) {
+  struct sigaction given{};
+  if (sigaction(signal, nullptr, &given) == 0 && given.sa_handler == SIG_IGN) return;
+  sigaction(signal, &action, nullptr);
+}
+
 Interrupt::Interrupt() {
   HONE_CHECK(ends[0] < 0);
   HONE_CHECK(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
@@ -32,7 +37,10 @@ Interrupt::Interrupt() {
   struct sigaction action{};
   action.sa_handler = Note;
   action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
-  for (int i = 0; i < 2; ++i) sigaction(kSignals[i], &action, &before[i]);
+  for (int i = 0; i < 2; ++i) {
+    sigaction(kSignals[i], nullptr, &before[i]);
+    HandleUnlessIgnored(kSignals[i], action);
+  }
 }
 
 Interrupt::~Interrupt() {

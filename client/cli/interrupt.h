@@ -1,7 +1,12 @@
 // Ctrl-C during a command that has something left to say.
 #pragma once
 
+#include <signal.h>
+
 namespace hone::cli {
+
+// As sigaction; but what this program was started to ignore, as a shell's background jobs are, it goes on ignoring.
+void HandleUnlessIgnored(int signal, const struct sigaction& action);
 
 // While one lives, the first SIGINT or SIGTERM is only noticed; a second one ends the process as ever. One at a time.
 class Interrupt {

@@ -1,7 +1,6 @@
 #include "client/cli/print_values.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <ctime>
 
 #include "base/file.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/plain_text.h"
 #include "client/cli/terminal.h"
 #include "client/cli/text_layout.h"
@@ -129,8 +129,7 @@ void CleanUpOnInterrupt() {
     raise(signal);  // as it would have been: SA_RESETHAND
   };
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (int signal : {SIGINT, SIGTERM}) HandleUnlessIgnored(signal, action);
 }
 
 Json ErrorJson(const Error& error) {

@@ -51,7 +51,7 @@ class ProgressBar {
   const bool enabled_;
 };
 
-// Clears a progress bar and ends as an interrupt does.
+// From here on an interrupt clears a progress bar before it ends the process.
 void CleanUpOnInterrupt();
 
 // "hone: where: message" on standard error; with `json` also {"error":…} on standard output.

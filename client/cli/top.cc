@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/plain_text.h"
 #include "client/cli/terminal.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kNarrowest = 40;
 
-volatile sig_atomic_t interrupted = 0;
+volatile sig_atomic_t interrupted = 0, stopped = 0;
 
 // Cut to a width, the end shown by an ellipsis. Text is ASCII but for what we add.
 std::string CutEnd(const std::string& text, size_t width) {
@@ -73,26 +73,44 @@ bool Wait(std::chrono::milliseconds time) {
 // The terminal's other screen, without a cursor, for as long as it lives.
 class Screen {
  public:
-  explicit Screen(bool enabled) : enabled_(enabled) {
-    if (enabled_) PrintCommands("\033[?1049h\033[?25l");
-  }
-  ~Screen() {
-    if (enabled_) PrintCommands("\033[?25h\033[?1049l");
+  explicit Screen(bool enabled) : enabled_(enabled) { Enter(); }
+  ~Screen() { Leave(); }
+  // As Ctrl-Z does to other programs: the shell gets its screen back until this one goes on.
+  void Stop() {
+    stopped = 0;
+    Leave();
+    raise(SIGSTOP);
+    Enter();
   }
 
  private:
+  void Enter() const {
+    if (enabled_) PrintCommands("\033[?1049h\033[?25l");
+  }
+  void Leave() const {
+    if (enabled_) PrintCommands("\033[?25h\033[?1049l");
+  }
+
   const bool enabled_;
 };
+
+// Whatever ends or stops this program waits until the terminal has its own screen again.
+void NoteSignals(bool is_live) {
+  struct sigaction note{};
+  note.sa_handler = [](int) { interrupted = 1; };
+  for (int signal : {SIGINT, SIGTERM}) HandleUnlessIgnored(signal, note);
+  if (!is_live) return;
+  for (int signal : {SIGHUP, SIGQUIT}) HandleUnlessIgnored(signal, note);
+  note.sa_handler = [](int) { stopped = 1; };
+  HandleUnlessIgnored(SIGTSTP, note);
+}
 
 int RunTop(Context& context, const Arguments& arguments) {
   const bool is_live = CanDrawOn(STDOUT_FILENO) && !arguments.Has("--once") && !context.json();
   Result<std::chrono::microseconds> every = arguments.Duration("--every", std::chrono::seconds(1));
   if (!every) return context.WrongUsage(every.error());
-  auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(*every);
-  struct sigaction leave{};
-  leave.sa_handler = [](int) { interrupted = 1; };
-  sigaction(SIGINT, &leave, nullptr);
-  sigaction(SIGTERM, &leave, nullptr);
+  const auto pause = std::chrono::ceil<std::chrono::milliseconds>(*every);
+  NoteSignals(is_live);
   Result<Channel> channel = context.Ask();
   if (!channel) return context.Fail(channel.error());
   std::optional<Error> failure;
@@ -119,8 +137,9 @@ int RunTop(Context& context, const Arguments& arguments) {
         std::string text = TopText(*reply, rate, size.columns, is_live ? size.rows - 1 : 24);
         PrintCommands(is_live ? "\033[H\033[J" + Plain(text) : Plain(text));
       }
-      if (!is_live && !arguments.Has("--every")) break;
-      if (!Wait(pause)) break;
+      const bool is_last = arguments.Has("--once") || (!is_live && !arguments.Has("--every"));
+      if (is_last || !FinishPrinting() || !Wait(pause)) break;
+      if (stopped != 0) screen.Stop();
     }
   }
   return failure ? context.Fail(*failure) : kDone;

@@ -292,4 +292,6 @@ class HoneTest(unittest.TestCase):
 
 
 def main():
+    # Programs ignore what they were started to ignore, as in the background of a shell: here they are to be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     unittest.main(argv=[sys.argv[0], "-v", *sys.argv[1:]])

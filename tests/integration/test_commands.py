@@ -488,6 +488,25 @@ COMP_WORDS=(hone --json get --no); COMP_CWORD=3; _hone; echo "${COMPREPLY[@]}"
         self.assertEqual(process.wait(10), -signal.SIGINT)
         self.assert_served()
 
+    def test_interrupts_that_whoever_started_it_ignores_end_nothing(self):
+        """As a shell's script starts what is to go on in the background."""
+        self.start()
+        path = os.path.join(self.directory.path, "some.kernels")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"1 matmul(M={n},N=64,K=32)\n" for n in range(1, 40))
+        for words in (["warm", path], ["tune", SMALL, "--time", "2s"], ["top", "--every", "100ms"]):
+            with subprocess.Popen(["sh", "-c", "trap '' INT; exec \"$@\"", "sh", os.path.join(harness.BIN, "hone"), "--no-start",
+                                   "--json", *words], env=self.directory.environment, stdout=subprocess.PIPE, text=True) as process:
+                process.stdout.readline()
+                process.send_signal(signal.SIGINT)
+                if words[0] == "top":
+                    for _ in range(5):
+                        self.assertTrue(process.stdout.readline())
+                    process.terminate()
+                last = process.stdout.readlines()[-1:]
+                self.assertEqual(process.wait(60), 0, words)
+                self.assertNotIn("interrupted", "".join(last))
+
 
 if __name__ == "__main__":
     harness.main()

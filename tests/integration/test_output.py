@@ -85,6 +85,55 @@ class Output(harness.HoneTest):
             self.assertEqual(done.returncode, 1, words)
             self.assertEqual(done.stderr, program + ": standard output: cannot write: No space left on device\n")
 
+    def test_top_ends_when_nobody_can_read_it(self):
+        self.start()
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([os.path.join(harness.BIN, "hone"), "top", "--json", "--every", "10ms"], stdout=full,
+                                  stderr=subprocess.PIPE, env=self.directory.environment, text=True, check=False, timeout=30)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "hone: standard output: cannot write: No space left on device\n"))
+
+    def test_top_once_prints_once_whatever_the_pause(self):
+        self.start()
+        self.assertEqual(len(self.hone_json("top", "--once", "--every", "10ms", limit=30)), 1)
+
+    def test_a_pause_is_at_least_a_millisecond(self):
+        self.start()
+        command = ["timeout", "1", os.path.join(harness.BIN, "hone"), "--json", "top", "--every", "1us"]
+        done = subprocess.run(command, capture_output=True, env=self.directory.environment, text=True, check=False)
+        self.assertIn(done.returncode, (0, 124))
+        self.assertLessEqual(len(done.stdout.splitlines()), 1001)
+
+    def read_until(self, terminal, end):
+        """What a program writes to a terminal, until it has written `end`."""
+        seen, limit = b"", time.monotonic() + 10
+        while end not in seen:
+            self.assertLess(time.monotonic(), limit, seen)
+            if select.select([terminal], [], [], 0.1)[0]:
+                seen += os.read(terminal, 65536)
+        return seen
+
+    def test_top_gives_the_terminal_back_when_it_is_stopped_or_left(self):
+        self.start()
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        for leave in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            top = subprocess.Popen([os.path.join(harness.BIN, "hone"), "top"], stdin=theirs, stdout=theirs, stderr=theirs,
+                                   env={**self.directory.environment, "TERM": "xterm"})
+            self.addCleanup(top.kill)
+            self.read_until(ours, OTHER_SCREEN)
+            for _ in range(2):
+                top.send_signal(signal.SIGTSTP)
+                self.read_until(ours, OWN_SCREEN)
+                self.assertTrue(os.WIFSTOPPED(os.waitpid(top.pid, os.WUNTRACED)[1]))
+                top.send_signal(signal.SIGCONT)
+                self.read_until(ours, OTHER_SCREEN)
+            top.send_signal(leave)
+            self.read_until(ours, OWN_SCREEN)
+            self.assertEqual(top.wait(30), 0)
+        os.close(ours)
+        os.close(theirs)
+
     def test_closed_descriptors_stay_out_of_files_and_sockets(self):
         closed = "exec \"$@\" 0<&- 1>&- 2>&-"
         environment = self.directory.environment
