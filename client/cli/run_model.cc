@@ -79,8 +79,7 @@ Result<void> Export(const std::string& path, const ModelRunOptions& options, con
     const GraphValue& value = plain.values[weight];
     weights.push_back({value.name, std::make_shared<HostTensor>(*value.data)});
   }
-  std::string bytes = HONE_TRY(ReadFile(path, size_t{1} << 31));
-  bytes = HONE_TRY(WithInitializers(bytes, weights, {path, ""}));
+  const std::string bytes = HONE_TRY(WithWeights(path, weights));
   HONE_TRY(WriteFileAtomically(directory + "/model.onnx", bytes, 0644));
   std::vector<Json> tensors;
   auto add = [&](std::string_view role, size_t i, ValueId value, std::string_view elements) -> Result<void> {

@@ -76,6 +76,10 @@ Result<uint64_t> ExternalNumber(const std::string& text, const std::string& key,
   return value;
 }
 
+Error TooLarge(const OnnxSource& source) {
+  return Error{ErrorKind::kLimit, "with its weights it has 2 GiB or more, which protobuf cannot write", source.path};
+}
+
 class Reader {
  public:
   // `cut`: elements that are not in the message any more, by the initialiser's position (large_tensors.h).
@@ -114,6 +118,18 @@ class Reader {
     for (const auto& value : graph.output()) model.outputs.push_back(Value(value));
     for (const auto& value : graph.value_info()) model.values.push_back(Value(value));
     return model;
+  }
+
+  // Elements in files beside the model become its own.
+  Result<void> TakeIn(onnx::GraphProto& graph) {
+    for (onnx::TensorProto& tensor : *graph.mutable_initializer()) HONE_TRY(TakeIn(tensor));
+    for (onnx::NodeProto& node : *graph.mutable_node()) {
+      for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+        if (attribute.has_t()) HONE_TRY(TakeIn(*attribute.mutable_t()));
+        if (attribute.has_g()) HONE_TRY(TakeIn(*attribute.mutable_g()));
+      }
+    }
+    return {};
   }
 
   // Of the elements that were cut: the model's tensors have none until these are made.
@@ -206,6 +222,27 @@ class Reader {
     return Packed<int32_t>(proto.int32_data());
   }
 
+  static uint64_t BytesOf(const Shape& shape, const SmallType* small, DType dtype) {
+    const auto count = static_cast<uint64_t>(CountOf(shape));
+    return small != nullptr ? PackedBytes(*small, count) : count * static_cast<uint64_t>(ByteSize(dtype));
+  }
+
+  Result<void> TakeIn(onnx::TensorProto& proto) {
+    if (proto.data_location() != onnx::TensorProto::EXTERNAL) return {};
+    const std::string where = Where("initialiser " + proto.name());
+    const SmallType* small = SmallTypeOf(proto.data_type());
+    const std::optional<DType> dtype = ElementTypeOf(proto.data_type());
+    const Shape shape(proto.dims().begin(), proto.dims().end());
+    if ((small == nullptr && !dtype) || !CheckShape(shape)) return Corrupt("its type or shape is not known", where);
+    const uint64_t wanted = BytesOf(shape, small, dtype.value_or(DType::kU8));
+    if ((taken_in_ += wanted) > kMostBytes) return TooLarge(source_);
+    const TensorBytes bytes = HONE_TRY(External(proto, wanted, where));
+    proto.set_raw_data(bytes.view().data(), bytes.view().size());
+    proto.clear_external_data();
+    proto.clear_data_location();
+    return {};
+  }
+
   // `cut`: its elements, which are copied at the end.
   Result<std::shared_ptr<HostTensor>> Tensor(onnx::TensorProto& proto, const std::string& where,
                                              const std::string_view* cut = nullptr) {
@@ -225,9 +262,7 @@ class Reader {
       fits.error().where = where;
       return fits.error();
     }
-    const auto count = static_cast<uint64_t>(CountOf(tensor->shape));
-    const uint64_t wanted =
-        small != nullptr ? PackedBytes(*small, count) : count * static_cast<uint64_t>(ByteSize(*dtype));
+    const uint64_t wanted = BytesOf(tensor->shape, small, *dtype);
     const bool is_cut = cut != nullptr && proto.data_location() != onnx::TensorProto::EXTERNAL;
     TensorBytes bytes =
         is_cut ? TensorBytes() : HONE_TRY(Stored(proto, small != nullptr ? DType::kU8 : *dtype, wanted, where));
@@ -361,6 +396,7 @@ class Reader {
   const OnnxSource& source_;
   const std::map<int, std::string_view>& cut_;
   TensorCopies copies_;
+  uint64_t taken_in_ = 0;  // bytes
 };
 
 Result<void> ParseProto(std::string_view bytes, const OnnxSource& source, onnx::ModelProto& proto) {
@@ -427,11 +463,13 @@ Result<ModelInPlace> ReadOnnxInPlace(const std::string& path) {
   return read;
 }
 
-Result<std::string> WithInitializers(std::string_view bytes, const std::vector<OnnxTensor>& tensors,
-                                     const OnnxSource& source) {
+Result<std::string> WithWeights(const std::string& path, const std::vector<OnnxTensor>& tensors) {
+  const std::shared_ptr<ModelFile> file = HONE_TRY(ModelFile::Open(path));
+  const OnnxSource source = SourceOf(path);
   onnx::ModelProto proto;
-  HONE_TRY(ParseProto(bytes, source, proto));
+  HONE_TRY(ParseProto(file->bytes(), source, proto));
   onnx::GraphProto& graph = *proto.mutable_graph();
+  HONE_TRY(Reader(source, {}).TakeIn(graph));
   std::set<std::string> names;
   for (const OnnxTensor& tensor : tensors) {
     names.insert(tensor.name);
@@ -447,9 +485,7 @@ Result<std::string> WithInitializers(std::string_view bytes, const std::vector<O
   }
   graph.mutable_input()->Swap(&kept);
   if (!names.empty()) return Error{ErrorKind::kInvalid, "it has no input \"" + *names.begin() + "\"", source.path};
-  if (proto.ByteSizeLong() > kMostBytes) {
-    return Error{ErrorKind::kLimit, "with its weights it has 2 GiB or more, which protobuf cannot write", source.path};
-  }
+  if (proto.ByteSizeLong() > kMostBytes) return TooLarge(source);
   return proto.SerializeAsString();
 }
 

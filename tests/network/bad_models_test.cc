@@ -253,6 +253,21 @@ TEST_F(ExternalData, IsReadFromTheModelsFolder) {
   EXPECT_EQ(ToNumbers(*model->initializers[0].tensor).real, (std::vector<double>{1, 2, 3, 4}));
 }
 
+TEST_F(ExternalData, IsPartOfTheFileThatHasItsWeights) {
+  const float values[] = {9, 1, 2, 3, 4};
+  Write("models/weights.bin", std::string(reinterpret_cast<const char*>(values), sizeof(values)));
+  ASSERT_TRUE(Read("weights.bin", 4));
+  const Result<std::string> bytes = WithWeights(folder_.path() + "/models/model.onnx", {});
+  ASSERT_TRUE(bytes) << bytes.error().Text();
+  const Result<OnnxModel> model = ParseOnnx(*bytes, {"whole.onnx", ""});  // which reads no other file
+  ASSERT_TRUE(model) << model.error().Text();
+  ASSERT_EQ(model->initializers.size(), 1u);
+  EXPECT_EQ(model->initializers[0].tensor->data.view(),
+            std::string_view(reinterpret_cast<const char*>(values + 1), 4 * sizeof(float)));
+  Write("models/weights.bin", "");
+  EXPECT_EQ(WithWeights(folder_.path() + "/models/model.onnx", {}).error().kind, ErrorKind::kCorrupt);
+}
+
 TEST_F(ExternalData, IsRefusedFromElsewhere) {
   Write("weights.bin", std::string(16, '\0'));
   ASSERT_EQ(symlink("../weights.bin", (folder_.path() + "/models/link.bin").c_str()), 0);
