@@ -1,4 +1,11 @@
 // hone completion: the script that completes command lines, made from the same tables as the help.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <set>
+
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 
@@ -11,11 +18,29 @@ std::string Words(const std::vector<Option>& options) {
   return words;
 }
 
-bool TakesFile(const Command& command) {
+// What bash is to offer where an operand is wanted: "kernels" for a kernel or what has some in it, "files" for any
+// file.
+std::string_view OperandsOf(const Command& command) {
   for (const Positional& positional : command.positionals) {
-    if (positional.name == "KERNEL" || positional.name == "FILE") return true;
+    if (positional.name == "KERNEL") return "kernels";
+    if (positional.name == "FILE" || positional.name == "MODEL") return "files";
   }
-  return false;
+  return "";
+}
+
+// The names of all options whose value is one of these, as a pattern of bash's.
+std::string Pattern(std::initializer_list<std::string_view> values) {
+  std::set<std::string_view> names;
+  const auto add = [&](const std::vector<Option>& options) {
+    for (const Option& option : options) {
+      if (std::find(values.begin(), values.end(), option.value) == values.end()) continue;
+      names.insert(option.name);
+      if (!option.letter.empty()) names.insert(option.letter);
+    }
+  };
+  add(GlobalOptions());
+  for (const Command& command : Commands()) add(command.options);
+  return fmt::format("{}", fmt::join(names, "|"));
 }
 
 std::string Bash() {
@@ -23,11 +48,12 @@ std::string Bash() {
   for (const Command& command : Commands()) {
     names += " " + std::string(command.name);
     cases += "    " + std::string(command.name) + ") words='--help" + Words(command.options) + "'";
-    cases += TakesFile(command) ? "; files=1 ;;\n" : " ;;\n";
+    const std::string_view operands = OperandsOf(command);
+    cases += operands.empty() ? " ;;\n" : fmt::format("; operands={} ;;\n", operands);
   }
   return R"(# bash completion of hone; source it, or put it into bash-completion's folder.
 _hone() {
-  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command= words= files= i
+  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} command= words= operands= i
   for ((i = 1; i < COMP_CWORD; ++i)); do
     case ${COMP_WORDS[i]} in
       --socket|--cache) ((++i)) ;;
@@ -36,8 +62,10 @@ _hone() {
     esac
   done
   case $previous in
-    --socket|--out|-o) COMPREPLY=($(compgen -f -- "$current")); return ;;
-    --cache) COMPREPLY=($(compgen -d -- "$current")); return ;;
+    )" + Pattern({"FILE", "PATH", "KEY"}) +
+         R"() COMPREPLY=($(compgen -f -- "$current")); return ;;
+    )" + Pattern({"DIR"}) +
+         R"() COMPREPLY=($(compgen -d -- "$current")); return ;;
   esac
   case $command in
     '') words=')" +
@@ -46,9 +74,13 @@ _hone() {
          R"(  esac
   COMPREPLY=($(compgen -W "$words)" +
          Words(GlobalOptions()) + R"(" -- "$current"))
-  if [[ $files && $current != -* ]]; then
-    COMPREPLY+=($(compgen -f -X '!*.kernels' -- "$current") $(compgen -f -X '!*.hone' -- "$current")
-                $(compgen -d -- "$current"))
+  if [[ $current != -* ]]; then
+    case $operands in
+      files) COMPREPLY+=($(compgen -f -- "$current")) ;;
+      kernels)
+        for i in kernels hone onnx; do COMPREPLY+=($(compgen -f -X "!*.$i" -- "$current")); done
+        COMPREPLY+=($(compgen -d -- "$current")) ;;
+    esac
   fi
 }
 complete -o filenames -F _hone hone

@@ -262,7 +262,8 @@ Result<std::vector<std::vector<int64_t>>> ParseSizes(const Kernel& kernel, const
       size_t s = 0;
       while (s < kernel.sizes.size() && (kernel.sizes[s].is_constant() || kernel.sizes[s].name != name)) ++s;
       if (s == kernel.sizes.size())
-        return wrong(name, fmt::format("a size that is a range, such as {}", kernel.sizes[FirstDynamic(kernel)].name));
+        return wrong(name.empty() ? word : name,
+                     fmt::format("a size that is a range, such as {}", kernel.sizes[FirstDynamic(kernel)].name));
       const Size& size = kernel.sizes[s];
       if (value < size.lo || value > size.hi)
         return wrong(fmt::format("{}={}", name, value), fmt::format("{} from {} to {}", name, size.lo, size.hi));

@@ -37,6 +37,7 @@ TEST(ParseSizes, RefusalsSaySeenAndWanted) {
   EXPECT_NE(Refusal(kDense, "M=0").find("M from 1 to 512"), std::string::npos);
   EXPECT_NE(Refusal(kDense, "N=64").find("a size that is a range, such as M"), std::string::npos);
   EXPECT_NE(Refusal(kDense, "64").find("a size that is a range"), std::string::npos);
+  EXPECT_NE(Refusal(kDense, "64").find("saw \"64\""), std::string::npos) << Refusal(kDense, "64");
   for (const char* text : {"M=", "M=x", "M=1,,2", "", "M=1.5", "M=99999999999999999999"})
     EXPECT_NE(Refusal(kDense, text), "") << text;
 }
