@@ -18,6 +18,7 @@ namespace hone::cli {
 namespace {
 
 constexpr int kInspectorSocket = 3;
+constexpr int64_t kMostCalls = 1'000'000'000'000;  // of a kernel of a list: those of all of them can be added up
 
 std::string Absolute(const std::string& path) {
   if (path.empty() || path[0] == '/') return path;
@@ -48,9 +49,12 @@ Result<std::vector<NamedKernel>> ParseList(std::string_view text, const std::str
     kernel.place = path + ":" + std::to_string(line_number);
     auto [rest, code] = std::from_chars(line.data(), line.data() + line.size(), kernel.count);
     std::string_view spec(rest, static_cast<size_t>(line.data() + line.size() - rest));
-    if (code != std::errc() || kernel.count < 1 || spec.empty() || !isspace(static_cast<unsigned char>(spec[0]))) {
-      return Error{ErrorKind::kInvalid,
-                   "saw \"" + std::string(line) + "\", wanted how often it is called, then a kernel", kernel.place};
+    if (code != std::errc() || kernel.count < 1 || kernel.count > kMostCalls || spec.empty() ||
+        !isspace(static_cast<unsigned char>(spec[0]))) {
+      return Error{
+          ErrorKind::kInvalid,
+          fmt::format("saw \"{}\", wanted how often it is called, from 1 to {}, then a kernel", line, kMostCalls),
+          kernel.place};
     }
     kernel.text = Trim(spec);
     kernels.push_back(std::move(kernel));

@@ -52,7 +52,15 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-bool IsPath(std::string_view value) { return value == "DIR" || value == "FILE" || value == "PATH" || value == "KEY"; }
+bool IsPath(std::string_view value) {
+  constexpr std::string_view kPaths[] = {"DIR", "FILE", "KEY", "MODEL", "OTHER", "PATH"};
+  return std::ranges::find(kPaths, value) != std::end(kPaths);
+}
+
+// As a variable that is not set makes it: taken for "not given", another file than was meant would be used.
+void RefuseEmpty(CLI::Option& option) {
+  option.check([](const std::string& path) { return path.empty() ? "is empty, wanted a path" : ""; });
+}
 
 // Where CLI11 puts what it finds. Lives as long as the parser.
 struct Sink {
@@ -74,9 +82,7 @@ class Sinks {
     } else {
       sink.option = app.add_option(names, sink.values, Filled(option.help, kNames));
       sink.option->type_name(std::string(option.value))->expected(1)->allow_extra_args(false);
-      // As a variable that is not set makes it: taken for "not given", another file than was meant would be used.
-      if (IsPath(option.value))
-        sink.option->check([](const std::string& path) { return path.empty() ? "is empty, wanted a path" : ""; });
+      if (IsPath(option.value)) RefuseEmpty(*sink.option);
       if (option.many)
         sink.option->take_all();
       else
@@ -89,6 +95,7 @@ class Sinks {
     sink.option = app.add_option(sink.name, sink.values, Filled(positional.help, kNames));
     sink.option->type_name("")->expected(positional.many ? -1 : 1)->allow_extra_args(positional.many);
     if (positional.required) sink.option->required();
+    if (IsPath(positional.name)) RefuseEmpty(*sink.option);
   }
   Arguments Take() const {
     Arguments arguments;

@@ -25,5 +25,24 @@ TEST(NamedKernel, OfTheCommandLineIsShownAsItIs) {
   EXPECT_EQ(kernel->shown(), "add(M=4,N=4)");
 }
 
+TEST(NamedKernel, OfAListIsCalledAsOftenAsCanBeAddedUp) {
+  testing::ScratchFolder folder;
+  const std::string path = folder.path() + "/some.kernels";
+  const auto read = [&](const std::string& count) {
+    std::ofstream(path) << count << " add(M=4,N=4)\n";
+    return cli::ReadKernels(path);
+  };
+  ASSERT_TRUE(read("1000000000000"));
+  EXPECT_EQ((*read("1000000000000"))[0].count, 1'000'000'000'000);
+  for (const char* count : {"1000000000001", "9223372036854775807", "99999999999999999999", "0", "-1", "many", ""}) {
+    const Result<std::vector<cli::NamedKernel>> kernels = read(count);
+    ASSERT_FALSE(kernels) << count;
+    EXPECT_EQ(kernels.error().where, path + ":1");
+    EXPECT_TRUE(
+        kernels.error().message.ends_with("wanted how often it is called, from 1 to 1000000000000, then a kernel"))
+        << kernels.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace hone::named_kernel_test

@@ -357,7 +357,8 @@ class Commands(harness.HoneTest):
                       ["schedule", SMALL, "--threads", "0"], ["code", "ffffffff", "--threads", "2"],
                       ["run", SMALL, "--export", "here"], ["run", SMALL, "--sizes", "M=1"],
                       ["bundle", "show", "one", "two"], ["tune", SMALL, "--on", "true", "--silence", "0s"],
-                      ["--cache", "", "ls"], ["--socket", "", "ls"], ["keygen", "fleet", "--dir", ""]):
+                      ["--cache", "", "ls"], ["--socket", "", "ls"], ["keygen", "fleet", "--dir", ""],
+                      ["check", ""], ["import", ""], ["bundle", "show", ""], ["bundle", "diff", "one", ""], ["warm", SMALL, ""]):
             self.hone(*words, status=2)
             self.assertEqual(len(self.last_error.splitlines()), 1, self.last_error)
         error = self.hone_json("get", status=2)[0]["error"]
@@ -366,6 +367,7 @@ class Commands(harness.HoneTest):
     def test_wrong_usage_names_what_is_not_known(self):
         for words, said in ((["frobnicate"], 'no command "frobnicate"'), (["--frob"], 'no option "--frob"'),
                             (["--cache", "", "ls"], "--cache: is empty, wanted a path"),
+                            (["check", "one.onnx", ""], "MODEL: is empty, wanted a path"),
                             (["get"], "hone get --help"), (["ls", "--frob"], "--frob; hone ls --help")):
             self.hone(*words, status=2)
             self.assertIn(said, self.last_error)
@@ -408,6 +410,25 @@ COMP_WORDS=(hone --json get --no); COMP_CWORD=3; _hone; echo "${COMPREPLY[@]}"
 """
         done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout.split(), ["verify", "--no-compile", "--no-start"])
+
+    def test_completion_knows_which_files_a_command_takes(self):
+        script = self.hone("completion", "bash")
+        folder = os.path.join(self.directory.path, "files")
+        for name in ("a.bundle", "b.hone", "c.kernels", "d.onnx", "e.pub"):
+            os.makedirs(os.path.join(folder, "under"), exist_ok=True)
+            with open(os.path.join(folder, name), "w", encoding="utf-8"):
+                pass
+        kernels, everything = ["b.hone", "c.kernels", "d.onnx", "under"], sorted(os.listdir(folder))
+        for words, offered in (("check", everything), ("import", everything), ("bundle show", everything), ("warm", everything),
+                               ("run", kernels), ("tune", kernels), ("import a.bundle --trust", everything),
+                               ("export --key", everything), ("export -o", everything), ("run --against", everything),
+                               ("run --export", ["under"]), ("keygen fleet --dir", ["under"]), ("export --oci", ["under"]),
+                               ("--socket", everything), ("--cache", ["under"])):
+            probe = f"{script}\nCOMP_WORDS=(hone {words} ''); COMP_CWORD={len(words.split()) + 1}; _hone\n" \
+                    "printf '%s\\n' \"${COMPREPLY[@]}\""
+            done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True, cwd=folder)
+            files = sorted(word for word in done.stdout.split() if not word.startswith("-"))
+            self.assertEqual(files, offered, words)
 
     def test_no_daemon_is_one_clear_error(self):
         error = self.hone_json("status", status=1)[0]["error"]
