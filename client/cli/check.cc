@@ -237,7 +237,7 @@ void PrintText(const ModelReport& report) {
     for (size_t i = 0; i < std::min(report.causes.size(), kShownCauses); ++i) {
       const auto& [missing, dependents] = report.causes[i];
       table.Add({missing.op, std::to_string(missing.nodes.size()), std::to_string(dependents),
-                 Cut(missing.nodes.front(), kNameColumns), missing.reason});
+                 missing.nodes.empty() ? "-" : Cut(missing.nodes.front(), kNameColumns), missing.reason});
     }
     Print("\n" + table.Text());
     if (report.causes.size() > kShownCauses)

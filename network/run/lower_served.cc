@@ -54,7 +54,9 @@ bool IsOfTheKernel(const Error& error) {
 }  // namespace
 
 bool IsRefusal(const Error& error) {
-  if (error.where == "target") return false;  // there is no such device
+  // There is no such device; or the daemon, honed-edge or an older honed, does not take such questions.
+  for (const char* of_no_kernel : {"target", "honed-edge", "frame"})
+    if (error.where == of_no_kernel) return false;
   switch (error.kind) {
     case ErrorKind::kUnsupported:
     case ErrorKind::kLimit:

@@ -219,6 +219,16 @@ class Edge(harness.HoneTest):
                 self.assertEqual((answer, body[0]), (harness.ERROR, wanted), kind)
         self.hone("get", SMALL)
 
+    def test_what_it_cannot_say_of_a_models_kernels_refuses_none_of_them(self):
+        self.tune_and_ship(SMALL)
+        self.edge()
+        model = os.path.join(harness.SOURCE, "tests/fuzz/corpus/onnx/attention.onnx")
+        checked = self.hone_json("check", model)[0]
+        self.assertEqual((checked["runs"], checked["missing"], checked["host_calls"]), (True, [], 0))
+        self.assertGreater(checked["kernels"], 0)
+        self.assertNotIn("expected_us", checked)
+        self.assertRegex(self.hone("check", model), r"expected +not known: honed-edge: ")
+
     def test_two_cannot_have_one_socket_and_a_wrong_option_is_said(self):
         self.edge()
         second = subprocess.run([os.path.join(harness.BIN, "honed-edge")], env=self.directory.environment,

@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import threading
 
 import harness
 
@@ -95,6 +97,33 @@ class Models(harness.HoneTest):
                 size *= extent
             self.assertEqual(os.path.getsize(os.path.join(directory, each["file"])), size)
         self.assertTrue(self.hone_json("run", os.path.join(directory, "model.onnx"), "--repeat", "1")[0]["verified"])
+
+    def test_check_tells_of_a_daemon_that_refuses_every_kernel(self):
+        os.makedirs(os.path.dirname(self.directory.socket), mode=0o700, exist_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        self.addCleanup(listener.close)
+        self.addCleanup(listener.shutdown, socket.SHUT_RDWR)
+        listener.bind(self.directory.socket)
+        listener.listen()
+
+        def refuse():
+            said = bytes([3]) + harness.text("no kernel pleases") + harness.text("kernel") + bytes(4)  # kUnsupported
+            while True:
+                try:
+                    peer, _ = listener.accept()
+                except OSError:  # closed
+                    return
+                with peer, peer.makefile("rb") as frames:
+                    while header := frames.read(harness.HEADER.size):
+                        _, _, _, request, length = harness.HEADER.unpack(header)
+                        frames.read(length)
+                        peer.sendall(harness.frame(harness.ERROR, said, request))
+        threading.Thread(target=refuse, daemon=True).start()
+        missing = self.hone_json("check", path("attention"), status=1)[0]["missing"]
+        self.assertEqual([(cause["op"], cause["nodes"]) for cause in missing], [("kernel", [])])
+        told = self.hone("check", path("attention"), status=1)
+        self.assertRegex(told, r"runs +NO\n")
+        self.assertIn("honed refuses all kernels: kernel: no kernel pleases", told)
 
     def test_check_tells_whether_models_run(self):
         self.start()
