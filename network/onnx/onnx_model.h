@@ -115,8 +115,8 @@ Result<OnnxModel> ParseOnnx(std::string_view bytes, const OnnxSource& source);
 // The same of a file. Errors name it.
 Result<OnnxModel> ReadOnnx(const std::string& path);
 
-// A model's file again, complete in itself: with the data that lies in files beside it, and initialisers in the place of
-// inputs without values. kInvalid for a tensor that is no input of the model; kLimit: it would have 2 GiB or more.
+// A model's file again, complete in itself: with the data that lies in files beside it, and initialisers in the place
+// of inputs without values. kInvalid for a tensor that is no input of the model; kLimit: it would have 2 GiB or more.
 Result<std::string> WithWeights(const std::string& path, const std::vector<OnnxTensor>& tensors);
 
 }  // namespace hone
