@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/gather_records.h"
+#include "client/cli/model_file.h"
 #include "client/cli/write_output.h"
 #include "ir/language/canonical.h"
 #include "ir/language/ops.h"
@@ -34,8 +36,16 @@ WallTime ToTheDay(WallTime time) {
   return std::chrono::time_point_cast<WallTime::duration>(std::chrono::floor<std::chrono::days>(time));
 }
 
-bool IsFileName(const std::string& word) {
-  return word.ends_with(".kernels") || word.ends_with(".hone") || word.ends_with(".onnx");
+// What a class's name or a fingerprint can begin with. All else is a kernel or a file, or a mistake that has to be
+// said: what it was to keep back would be given away.
+bool IsBeginning(const std::string& word) {
+  return !word.empty() && !NamesModel(word) && std::ranges::all_of(word, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '+';
+  });
+}
+
+bool BeginsWith(const Record& record, const std::string& beginning) {
+  return record.label.starts_with(beginning) || record.key.fingerprint.Hex().starts_with(beginning);
 }
 
 int RunContribute(Context& context, const Arguments& arguments) {
@@ -52,6 +62,8 @@ int RunContribute(Context& context, const Arguments& arguments) {
   Result<GatheredRecords> gathered = GatherRecords(context, {arguments.Texts("SELECTION"), {}, false});
   if (!gathered) return context.Fail(gathered.error());
   const size_t all = gathered->entries.size();
+  for (const std::string& word : exclusions->WithoutEffect(gathered->entries))
+    PrintWarning(fmt::format("--without {} keeps nothing back: no class or fingerprint here begins so", word));
   std::vector<BundleEntry> entries = ForEverybody(std::move(gathered->entries), *exclusions);
   if (entries.empty())
     return context.Fail({ErrorKind::kNotFound,
@@ -94,7 +106,7 @@ int RunContribute(Context& context, const Arguments& arguments) {
 Result<Exclusions> Exclusions::Read(const std::vector<std::string>& words) {
   Exclusions exclusions;
   for (const std::string& word : words) {
-    if (!IsFileName(word) && word.find_first_of("( {") == std::string::npos) {
+    if (IsBeginning(word)) {
       exclusions.beginnings_.push_back(word);
       continue;
     }
@@ -109,12 +121,16 @@ Result<Exclusions> Exclusions::Read(const std::vector<std::string>& words) {
 }
 
 bool Exclusions::Has(const Record& record) const {
-  const std::string hex = record.key.fingerprint.Hex();
-  if (std::ranges::any_of(beginnings_, [&](const std::string& beginning) {
-        return record.label.starts_with(beginning) || hex.starts_with(beginning);
-      }))
-    return true;
+  if (std::ranges::any_of(beginnings_, [&](const std::string& word) { return BeginsWith(record, word); })) return true;
   return std::ranges::find(kernels_, WithThreads(record.key.canonical, 0)) != kernels_.end();
+}
+
+std::vector<std::string> Exclusions::WithoutEffect(const std::vector<BundleEntry>& entries) const {
+  std::vector<std::string> words;
+  for (const std::string& word : beginnings_)
+    if (std::ranges::none_of(entries, [&](const BundleEntry& entry) { return BeginsWith(entry.record, word); }))
+      words.push_back(word);
+  return words;
 }
 
 std::vector<BundleEntry> ForEverybody(std::vector<BundleEntry> entries, const Exclusions& exclusions) {

@@ -12,10 +12,12 @@ namespace hone::cli {
 // Kernels that somebody keeps to himself.
 class Exclusions {
  public:
-  // Each word: a kernel, which is meant with any number of threads; a file NAME.kernels, NAME.hone or NAME.onnx, with
-  // all of its kernels; or the beginning of a class's name or of a fingerprint. Errors of ReadKernels and ParseKernel.
+  // Each word: a kernel, which is meant with any number of threads; a file, a list or a model, with all of its kernels;
+  // or the beginning of a class's name or of a fingerprint. Errors of ReadKernels and ParseKernel.
   static Result<Exclusions> Read(const std::vector<std::string>& words);
   bool Has(const Record& record) const;
+  // Beginnings that none of them has: typing errors, most likely.
+  std::vector<std::string> WithoutEffect(const std::vector<BundleEntry>& entries) const;
 
  private:
   std::vector<std::string> kernels_;     // canonical, without threads

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "ir/language/canonical.h"
 #include "ir/language/fingerprint.h"
 #include "ir/language/parse.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hone::cli {
 namespace {
@@ -89,6 +92,24 @@ TEST(Contribute, WhatIsExcludedStaysHere) {
   EXPECT_EQ(left({"matmul(M=5,N=4,K=4)"}), 4u);
   EXPECT_FALSE(Exclusions::Read({"matmul(M=4"}));
   EXPECT_FALSE(Exclusions::Read({"nowhere.kernels"}));
+}
+
+TEST(Contribute, AWordThatCanMeanNoKernelsIsRefusedForItWouldKeepNothingBack) {
+  const TemporaryDirectory folder;
+  const std::string model = folder / "model";  // known by its first byte, wherever a model is wanted
+  std::ofstream(model) << "\x08 is no model beyond that";
+  for (const std::string& word :
+       {model, std::string("no/where"), std::string("./nowhere"), std::string("secret.model"), std::string()})
+    EXPECT_FALSE(Exclusions::Read({word})) << word;
+}
+
+TEST(Contribute, BeginningsThatNothingHasAreTold) {
+  const std::vector<BundleEntry> entries = {Tuned("matmul(M=4,N=4,K=4)"), Tuned("softmax(M=4,N=4)")};
+  const std::string digits = entries[0].record.key.fingerprint.Hex().substr(0, 8);
+  const Result<Exclusions> exclusions =
+      Exclusions::Read({"matmul", "sofmax", digits, "matmul+bias", "softmax(M=5,N=5)"});
+  ASSERT_TRUE(exclusions);
+  EXPECT_THAT(exclusions->WithoutEffect(entries), ::testing::ElementsAre("sofmax", "matmul+bias"));
 }
 
 }  // namespace
