@@ -121,15 +121,15 @@ Result<Outputs> ThresholdedRelu(OperatorCall& call) {
 }
 
 Result<Outputs> Shrink(OperatorCall& call) {
-  ValueId x = call.In(0);
-  const DType dtype = call.build.dtype(x);
+  const DType given = call.build.dtype(call.In(0)), dtype = IsFloat(given) ? given : DType::kF64;
+  const ValueId x = HONE_TRY(call.build.Cast(call.In(0), dtype));
   const double lambda = call.Real("lambd", 0.5), bias = call.Real("bias", 0);
   ValueId low = HONE_TRY(call.build.Binary("lt", x, call.build.Scalar(-lambda, dtype)));
   ValueId high = HONE_TRY(call.build.Binary("gt", x, call.build.Scalar(lambda, dtype)));
   ValueId raised = HONE_TRY(call.build.Binary("add", x, call.build.Scalar(bias, dtype)));
   ValueId lowered = HONE_TRY(call.build.Binary("sub", x, call.build.Scalar(bias, dtype)));
   ValueId rest = HONE_TRY(call.build.Select(high, lowered, call.build.Scalar(0, dtype)));
-  return Outputs{HONE_TRY(call.build.Select(low, raised, rest))};
+  return Outputs{HONE_TRY(call.build.Cast(HONE_TRY(call.build.Select(low, raised, rest)), given))};
 }
 
 Result<Outputs> Swish(OperatorCall& call) {

@@ -19,6 +19,7 @@ using Computed = Result<std::vector<Numbers>>;
 
 // NaN is the largest number, as it is where maxima are looked for.
 bool IsLess(const Numbers& x, size_t a, size_t b) {
+  if (x.dtype == DType::kU64) return static_cast<uint64_t>(x.whole[a]) < static_cast<uint64_t>(x.whole[b]);
   if (!x.is_real()) return x.whole[a] < x.whole[b];
   return std::isnan(x.real[b]) ? !std::isnan(x.real[a]) : x.real[a] < x.real[b];
 }

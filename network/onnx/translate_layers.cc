@@ -97,10 +97,21 @@ Result<Outputs> Conv(OperatorCall& call) {
   return AddWindowed(call, std::move(node), window);
 }
 
+// Whether windows lie within the input and its padding, as kernels have them. `shape`: without the height that a line
+// does not have.
+bool LiesWithin(const Window& window, const Shape& shape) {
+  for (size_t d = 4 - shape.size(); d < 2; ++d)
+    if ((window.window[d] - 1) * window.dilation[d] >=
+        shape[shape.size() - 2 + d] + window.pads[d] + window.pads[2 + d])
+      return false;
+  return true;
+}
+
 Result<Outputs> Pool(OperatorCall& call) {
   std::vector<int64_t> extents = call.Wholes("kernel_shape", {});
   if (call.node().outputs.size() > 1 || extents.size() > 2) return PoolOfAnyRank(call);
   Window window = HONE_TRY(ReadWindow(call, std::move(extents)));
+  if (!LiesWithin(window, call.shape(0))) return PoolOfAnyRank(call);
   Node node;
   node.kind = call.node().op == "MaxPool" ? NodeKind::kMaxPool : NodeKind::kAveragePool;
   node.flag = node.kind == NodeKind::kAveragePool && call.Whole("count_include_pad", 0) != 0 &&
@@ -220,11 +231,12 @@ Result<Outputs> LayerNorm(OperatorCall& call) {
   std::vector<int64_t> axes(static_cast<size_t>(call.rank(0) - node.axis));
   std::iota(axes.begin(), axes.end(), node.axis);
   Outputs outputs{HONE_TRY(call.build.Add(std::move(node)))};
-  if (call.node().outputs.size() > 1) {
-    ValueId mean = HONE_TRY(call.build.Reduce("mean", call.In(0), axes));
-    ValueId centred = HONE_TRY(call.build.Binary("sub", call.In(0), mean));
+  if (call.node().outputs.size() > 1) {  // of the type that statistics are kept in, which is f32 for all that comes
+    const ValueId x = HONE_TRY(call.build.Cast(call.In(0), DType::kF32));
+    ValueId mean = HONE_TRY(call.build.Reduce("mean", x, axes));
+    ValueId centred = HONE_TRY(call.build.Binary("sub", x, mean));
     ValueId variance = HONE_TRY(call.build.Reduce("mean", HONE_TRY(call.build.Binary("mul", centred, centred)), axes));
-    ValueId epsilon = call.build.Scalar(call.Real("epsilon", 1e-5), call.build.dtype(call.In(0)));
+    ValueId epsilon = call.build.Scalar(call.Real("epsilon", 1e-5), DType::kF32);
     variance = HONE_TRY(call.build.Binary("add", variance, epsilon));
     outputs.push_back(mean);
     outputs.push_back(HONE_TRY(call.build.Unary("rsqrt", variance)));
@@ -259,8 +271,17 @@ Result<Outputs> ChannelNorm(OperatorCall& call) {
   int64_t groups = in_groups ? call.Whole("num_groups", 1) : x[1];
   if (groups < 1 || x[1] % groups != 0)
     return call.build.Invalid(fmt::format("{} groups of {} channels", groups, x[1]));
-  if (call.shape(1) != Shape{x[1]} || call.shape(2) != Shape{x[1]}) {
-    return call.build.Unsupported("its scale and bias are not one a channel");
+  ValueId parameters[2];  // the scale and the bias, one a channel; before opset 21 one a group
+  for (size_t i = 0; i < 2; ++i) {
+    parameters[i] = call.In(i + 1);
+    if (in_groups && call.opset() < 21 && call.shape(i + 1) == Shape{groups}) {
+      parameters[i] = HONE_TRY(call.build.Reshape(parameters[i], {groups, 1}));
+      parameters[i] = HONE_TRY(call.build.Expand(parameters[i], {groups, x[1] / groups}));
+      parameters[i] = HONE_TRY(call.build.Reshape(parameters[i], {x[1]}));
+    }
+    if (call.build.shape(parameters[i]) != Shape{x[1]})
+      return call.build.Invalid(
+          fmt::format("operand {} is {}, wanted one a channel", i + 2, ShapeText(call.shape(i + 1))));
   }
   ValueId y =
       HONE_TRY(call.build.Reshape(call.In(0), {x[0], groups, CountOf(x) / std::max<int64_t>(x[0] * groups, 1)}));
@@ -268,8 +289,8 @@ Result<Outputs> ChannelNorm(OperatorCall& call) {
   y = HONE_TRY(call.build.Reshape(y, x));
   Shape channel(x.size() - 1, 1);
   channel[0] = x[1];
-  y = HONE_TRY(call.build.Binary("mul", y, HONE_TRY(call.build.Reshape(call.In(1), channel))));
-  return Outputs{HONE_TRY(call.build.Binary("add", y, HONE_TRY(call.build.Reshape(call.In(2), channel))))};
+  y = HONE_TRY(call.build.Binary("mul", y, HONE_TRY(call.build.Reshape(parameters[0], channel))));
+  return Outputs{HONE_TRY(call.build.Binary("add", y, HONE_TRY(call.build.Reshape(parameters[1], channel))))};
 }
 
 // Before opset 13 a softmax is over all dimensions from its axis on, read as one.
@@ -300,18 +321,17 @@ Result<Outputs> Reduce(OperatorCall& call) {
   const std::string& op = call.node().op;
   std::optional<std::vector<int64_t>> axes = HONE_TRY(call.AttributeOrInput("axes", 1));
   int64_t rank = call.rank(0);
-  if (!axes || axes->empty()) {
-    if (axes.has_value() && call.Whole("noop_with_empty_axes", 0) != 0) return Outputs{call.In(0)};
-    if (!axes && call.Whole("noop_with_empty_axes", 0) != 0) return Outputs{call.In(0)};
-    axes.emplace(static_cast<size_t>(rank));
+  if (!axes || axes->empty()) {  // over all, or each element by itself
+    axes.emplace(call.Whole("noop_with_empty_axes", 0) != 0 ? 0 : static_cast<size_t>(rank));
     std::iota(axes->begin(), axes->end(), 0);
   }
   *axes = HONE_TRY(call.Axes(*axes, rank));
+  const DType dtype = call.build.dtype(call.In(0));
   ValueId x = call.In(0), taken_off;
   if (op == "ReduceL1") x = HONE_TRY(call.build.Unary("abs", x));
   if (op == "ReduceL2" || op == "ReduceSumSquare") x = HONE_TRY(call.build.Binary("mul", x, x));
   if (op == "ReduceLogSumExp") {  // the largest is taken off, so that nothing overflows
-    if (!IsFloat(call.build.dtype(x))) return call.build.Invalid("it wants floats");
+    if (!IsFloat(dtype)) x = HONE_TRY(call.build.Cast(x, DType::kF64));
     ValueId top = HONE_TRY(call.build.Reduce("max", x, *axes));
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     ValueId magnitude = HONE_TRY(call.build.Unary("abs", top));
@@ -328,7 +348,7 @@ Result<Outputs> Reduce(OperatorCall& call) {
   ValueId y = HONE_TRY(call.build.Reduce(function, x, *axes));
   if (op == "ReduceL2") y = HONE_TRY(call.build.Unary("sqrt", y));
   if (op == "ReduceLogSum" || op == "ReduceLogSumExp") y = HONE_TRY(call.build.Unary("log", y));
-  if (taken_off) y = HONE_TRY(call.build.Binary("add", y, taken_off));
+  if (taken_off) y = HONE_TRY(call.build.Cast(HONE_TRY(call.build.Binary("add", y, taken_off)), dtype));
   if (call.Whole("keepdims", 1) == 0) {
     Shape shape;
     for (int64_t d = 0; d < rank; ++d) {

@@ -318,9 +318,9 @@ Result<ValueId> CentredOperand(OperatorCall& call, size_t x, size_t zero, size_t
 }
 
 Result<Outputs> MatMulInteger(OperatorCall& call) {
-  if (call.rank(0) < 2 || call.rank(1) < 2) return call.build.Unsupported("a product of whole numbers with a vector");
-  const ValueId a = HONE_TRY(CentredOperand(call, 0, 2, call.shape(0).size() - 2));
-  const ValueId b = HONE_TRY(CentredOperand(call, 1, 3, call.shape(1).size() - 1));
+  const size_t rows = call.rank(0) < 2 ? 0 : call.shape(0).size() - 2;  // of a vector its one dimension
+  const ValueId a = HONE_TRY(CentredOperand(call, 0, 2, rows));
+  const ValueId b = HONE_TRY(CentredOperand(call, 1, 3, std::max<size_t>(call.shape(1).size(), 1) - 1));
   return Outputs{HONE_TRY(Apply(call, "MatMul", {a, b}))};
 }
 

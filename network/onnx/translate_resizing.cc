@@ -280,6 +280,7 @@ Result<Outputs> Resize(OperatorCall& call) {
         rounded.whole[i] = static_cast<int64_t>(std::nearbyint(out.real[i]));
       out = std::move(rounded);
     }
+    out.dtype = dtype;
     return std::vector{std::move(out)};
   };
   return call.build.Host({call.node().op, ".", {{dtype, shape}}, compute}, {call.In(0)});

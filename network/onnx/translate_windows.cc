@@ -22,6 +22,17 @@ struct WindowPlan {
 
   size_t rank() const { return from.size(); }
 
+  // The place of an element of the input where the first dimension counts first.
+  int64_t ColumnMajor(int64_t element) const {
+    int64_t place = 0;
+    for (size_t d = rank(); d-- > 0; element /= from[d]) {
+      int64_t before_it = 1;
+      for (size_t other = 0; other < d; ++other) before_it *= from[other];
+      place += element % from[d] * before_it;
+    }
+    return place;
+  }
+
   // Calls visit(window element, input element) for each element of the window at an output element that lies within the
   // input, in the window's order.
   template <typename Visit>
@@ -69,7 +80,12 @@ Result<void> CheckWindow(const OperatorCall& call, const Shape& window) {
   return {};
 }
 
-Result<WindowPlan> PlanWindow(const OperatorCall& call, const Shape& x, Shape window, bool rounds_up) {
+// How often a window may be larger than the input and its padding.
+enum class Overhang : uint8_t { kNever, kOnce };
+
+// Where a window may hang over once, it does where less than a stride is missing: numbers of windows are rounded
+// towards zero (ONNX's shape inference, and onnxruntime). Where a stride is missing, there is none.
+Result<WindowPlan> PlanWindow(const OperatorCall& call, const Shape& x, Shape window, Overhang overhang) {
   WindowPlan plan;
   const size_t rank = window.size();
   if (x.size() != rank + 2 || rank == 0)
@@ -83,6 +99,7 @@ Result<WindowPlan> PlanWindow(const OperatorCall& call, const Shape& x, Shape wi
   if (plan.stride.size() != rank || plan.dilation.size() != rank || pads.size() != 2 * rank)
     return call.build.Invalid("strides, dilations, pads and the window disagree about the dimensions");
   const std::string automatic = call.Text("auto_pad", "NOTSET");
+  const bool rounds_up = call.Whole("ceil_mode", 0) != 0;
   for (size_t d = 0; d < rank; ++d) {
     constexpr int64_t kMost = 1 << 30;
     for (int64_t number : {plan.window[d], plan.stride[d], plan.dilation[d]})
@@ -100,10 +117,11 @@ Result<WindowPlan> PlanWindow(const OperatorCall& call, const Shape& x, Shape wi
     if (before < 0 || after < 0 || before > kMost || after > kMost || plan.from[d] > (int64_t{1} << 40))
       return call.build.Invalid(fmt::format("padding {} and {}", before, after));
     const int64_t room = plan.from[d] + before + after - reach;
-    if (room < 0)
-      return call.build.Invalid(fmt::format("a window of {} does not fit {} elements", reach, plan.from[d]));
     int64_t extent = room / plan.stride[d] + 1;
-    if (rounds_up && room % plan.stride[d] != 0 && extent * plan.stride[d] < plan.from[d] + before) ++extent;
+    if (room < 0 && (overhang == Overhang::kNever || extent < 0))
+      return call.build.Invalid(fmt::format("a window of {} does not fit {} elements", reach, plan.from[d]));
+    if (rounds_up && room > 0 && room % plan.stride[d] != 0 && extent * plan.stride[d] < plan.from[d] + before)
+      ++extent;
     plan.before.push_back(before);
     plan.after.push_back(after);
     plan.to.push_back(extent);
@@ -184,9 +202,13 @@ bool IsAll(const std::vector<int64_t>& numbers, int64_t wanted) {
   return std::all_of(numbers.begin(), numbers.end(), [&](int64_t number) { return number == wanted; });
 }
 
-bool HasNoEmptyWindow(const WindowPlan& plan) {
-  for (size_t d = 0; d < plan.rank(); ++d)
-    if (std::max(plan.before[d], plan.after[d]) >= plan.window[d]) return false;
+// Whether a kernel has such windows: none is empty, none larger than the input and its padding.
+bool HasPlainWindows(const WindowPlan& plan) {
+  for (size_t d = 0; d < plan.rank(); ++d) {
+    const int64_t padded = plan.from[d] + plan.before[d] + plan.after[d];
+    if (std::max(plan.before[d], plan.after[d]) >= plan.window[d] || (plan.window[d] - 1) * plan.dilation[d] >= padded)
+      return false;
+  }
   return true;
 }
 
@@ -198,12 +220,12 @@ Result<Outputs> ConvOfAnyRank(OperatorCall& call) {
   if (w.size() != x.size() || groups < 1 || x[1] % groups != 0 || w[0] % groups != 0 || w[1] != x[1] / groups)
     return call.build.Invalid(fmt::format("a weight of {} for {} in {} groups", ShapeText(w), ShapeText(x), groups));
   if (call.Has(2) && call.shape(2) != Shape{w[0]}) return call.build.Invalid("the bias is not one a channel");
-  const WindowPlan plan = HONE_TRY(PlanWindow(call, x, Shape(w.begin() + 2, w.end()), false));
+  const WindowPlan plan = HONE_TRY(PlanWindow(call, x, Shape(w.begin() + 2, w.end()), Overhang::kNever));
   const Shape shape = Joined(x[0], w[0], plan.to);
   const DType dtype = call.build.dtype(call.In(0));
-  if (!IsFloat(dtype)) return call.build.Unsupported("it convolves whole numbers");
   if (plan.rank() == 3 && plan.window[0] <= kMostPlanes && CountOf(x) > 0 && CountOf(w) > 0)
     return ConvByPlanes(call, plan, groups);
+  if (!IsFloat(dtype)) return call.build.Unsupported("it convolves whole numbers");
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, shape);
     const int64_t points = CountOf(plan.to), plane = CountOf(plan.from), taps = CountOf(plan.window);
@@ -242,7 +264,7 @@ namespace {
 struct PoolRule {
   bool is_max = false, is_lp = false;  // else the mean
   bool counts_padding = false;
-  bool is_column_major = false;  // indices count along the first of two dimensions first
+  bool is_column_major = false;  // indices count along the first dimension first
   double power = 2;
 };
 
@@ -297,8 +319,7 @@ std::vector<Numbers> PoolWindows(const WindowPlan& plan, const PoolRule& rule, i
         indices.whole[to] = within < 0 ? -1 : row * plane + within;
         if (within < 0) continue;
         evaluating::CopyElement(x, row * plane + within, out, to);
-        if (rule.is_column_major && plan.rank() == 2)
-          indices.whole[to] = row * plane + within / plan.from[1] + within % plan.from[1] * plan.from[0];
+        if (rule.is_column_major) indices.whole[to] = row * plane + plan.ColumnMajor(within);
       }
   }
   std::vector<Numbers> results;
@@ -313,18 +334,14 @@ Result<Outputs> PoolOfAnyRank(OperatorCall& call) {
   const Shape x = call.shape(0);
   const std::string& op = call.node().op;
   const bool is_max = op == "MaxPool", is_lp = op == "LpPool";
-  const WindowPlan plan =
-      HONE_TRY(PlanWindow(call, x, call.Wholes("kernel_shape", {}), call.Whole("ceil_mode", 0) != 0));
+  const WindowPlan plan = HONE_TRY(PlanWindow(call, x, call.Wholes("kernel_shape", {}), Overhang::kOnce));
   const bool counts_padding = call.Whole("count_include_pad", 0) != 0;
-  if (counts_padding && call.Whole("ceil_mode", 0) != 0 && op == "AveragePool" &&
-      std::any_of(plan.dilation.begin(), plan.dilation.end(), [](int64_t dilation) { return dilation != 1; }))
-    return call.build.Unsupported("ceil_mode, count_include_pad and dilations together over three dimensions");
   const Shape shape = Joined(x[0], x[1], plan.to);
   const DType dtype = call.build.dtype(call.In(0));
   if (!IsFloat(dtype) && !is_max) return call.build.Unsupported("it averages whole numbers");
   const bool is_even = IsAll(plan.before, 0) && IsAll(plan.after, 0) && IsAll(plan.dilation, 1);
   if (plan.rank() == 3 && IsFloat(dtype) && call.node().outputs.size() == 1 && call.Whole("ceil_mode", 0) == 0 &&
-      CountOf(x) > 0 && HasNoEmptyWindow(plan) && (is_max || (op == "AveragePool" && is_even)))
+      CountOf(x) > 0 && HasPlainWindows(plan) && (is_max || (op == "AveragePool" && is_even)))
     return PoolByPlanes(call, plan, is_max ? NodeKind::kMaxPool : NodeKind::kAveragePool);
   const PoolRule rule{is_max, is_lp, counts_padding, call.Whole("storage_order", 0) != 0,
                       static_cast<double>(call.Whole("p", 2))};
