@@ -32,6 +32,8 @@ BIN = os.environ.get("HONE_BIN_DIR", os.path.join(ROOT, "build/release/bin"))
 # Their numbers contradict ONNX's definition of the operator: what overflows int8 wraps around in them, and is to
 # saturate.
 WRONG_FILES = {f"test_qlinearmatmul_{rank}_int8_{scale}" for rank in ("2D", "3D") for scale in ("float16", "float32")}
+# Numbers that later versions of the package have corrected: what hangs over the padding counted as padding.
+CORRECTED = {"1.16.2": {"test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True"}}
 # Floats beyond the whole numbers that they are cast to, which ONNX leaves open: they are clamped there, and wrap in later versions.
 LEFT_OPEN = {"1.16.2": {f"test_cast_{float_type}_to_{small}" for float_type in ("FLOAT", "FLOAT16") for small in ("INT4", "UINT4")}}
 
@@ -96,6 +98,8 @@ def run_case(directory, socket):
     inputs = [value for value in graph.input if value.name not in stored]
     if os.path.basename(directory) in WRONG_FILES:
         return "beyond", "its numbers contradict the operator's definition"
+    if os.path.basename(directory) in CORRECTED.get(onnx.__version__, ()):
+        return "beyond", "its numbers were corrected in later versions"
     if os.path.basename(directory) in LEFT_OPEN.get(onnx.__version__, ()):
         return "beyond", "its result is one that ONNX leaves open"
     data = os.path.join(directory, "test_data_set_0")
