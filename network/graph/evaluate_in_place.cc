@@ -10,62 +10,17 @@
 
 #include "ir/graph/element.h"
 #include "network/graph/evaluate_internal.h"
+#include "network/graph/line_walk.h"
 #include "network/graph/whole_functions.h"
 
 namespace hone {
 namespace {
 
 using evaluating::BroadcastStrides;
-using evaluating::ForEach;
+using evaluating::LineWalk;
 using evaluating::StridesOf;
 
 using Inputs = std::span<const ElementsView>;
-
-// A walk over a result, row-major, a line of its innermost elements at a time: dimensions that lie one behind the other
-// for everything that is read are one, so that lines are long.
-template <size_t kSets>
-class LineWalk {
- public:
-  LineWalk(const Shape& shape, std::array<std::vector<int64_t>, kSets> strides) {
-    for (size_t d = 0; d < shape.size(); ++d) {
-      if (shape[d] == 1) continue;
-      const bool goes_on = !outer_.empty() && std::ranges::all_of(strides, [&](const auto& of_set) {
-        return of_set[last_] == of_set[d] * shape[d];
-      });
-      if (goes_on)
-        outer_.back() *= shape[d];
-      else
-        outer_.push_back(shape[d]);
-      for (size_t s = 0; s < kSets; ++s) {
-        if (!goes_on) strides_[s].emplace_back();
-        strides_[s].back() = strides[s][d];
-      }
-      last_ = d;
-    }
-    if (outer_.empty()) return;
-    count_ = outer_.back();
-    outer_.pop_back();
-    for (size_t s = 0; s < kSets; ++s) {
-      inner_[s] = strides_[s].back();
-      strides_[s].pop_back();
-    }
-  }
-
-  // visit(first element of the line, elements of it, where it begins in each set, strides within it).
-  template <typename Visit>
-  void Walk(const Visit& visit) const {
-    ForEach<kSets>(outer_, strides_, [&](size_t line, const std::array<int64_t, kSets>& at) {
-      visit(static_cast<int64_t>(line) * count_, count_, at, inner_);
-    });
-  }
-
- private:
-  Shape outer_;
-  std::array<std::vector<int64_t>, kSets> strides_;
-  std::array<int64_t, kSets> inner_{};
-  int64_t count_ = 1;
-  size_t last_ = 0;  // dimension that was taken
-};
 
 // Elements of a type as unsigned numbers of its size: what moves them need not know more.
 template <typename Visit>
@@ -173,24 +128,10 @@ Result<void> GatherRows(const Node& node, Inputs in, const ElementsView& out) {
   return {};
 }
 
-// to[i] = function(a[i], b[i]), of lines that are read one element after the other, or one element again and again.
 template <typename From, typename To, typename Function>
 void OfPairs(Inputs in, const ElementsView& out, const Function& function) {
-  const Shape& shape = out.type->shape;
-  const LineWalk<2> lines(shape,
-                          {BroadcastStrides(in[0].type->shape, shape), BroadcastStrides(in[1].type->shape, shape)});
-  lines.Walk([&](int64_t first, int64_t count, const auto& at, const auto& stride) {
-    const From *a = static_cast<const From*>(in[0].data) + at[0], *b = static_cast<const From*>(in[1].data) + at[1];
-    To* to = static_cast<To*>(out.data) + first;
-    if (stride[0] == 1 && stride[1] == 1)
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(function(a[i], b[i]));
-    else if (stride[0] == 0 && stride[1] == 1)
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(function(*a, b[i]));
-    else if (stride[0] == 1 && stride[1] == 0)
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(function(a[i], *b));
-    else
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(function(a[i * stride[0]], b[i * stride[1]]));
-  });
+  evaluating::ForPairs<From, To>(in[0].type->shape, in[0].data, in[1].type->shape, in[1].data, out.type->shape,
+                                 out.data, function);
 }
 
 bool OfTwo(const Node& node, Inputs in, const ElementsView& out) {

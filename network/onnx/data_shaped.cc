@@ -47,6 +47,11 @@ int Order(const Numbers& x, size_t a, size_t b) {
   return x.whole[a] < x.whole[b] ? -1 : static_cast<int>(x.whole[b] < x.whole[a]);
 }
 
+template <typename T>
+void SortBy(const T* values, std::vector<int64_t>& places) {
+  std::stable_sort(places.begin(), places.end(), [values](int64_t a, int64_t b) { return values[a] < values[b]; });
+}
+
 // Slices along an axis (elements of all, read as one line, without one), each once: in their order, or sorted. Then
 // where each stands first, which of them each original one is, and how often it stands.
 Computed Unique(const OnnxNode& node, Arguments in) {
@@ -65,7 +70,14 @@ Computed Unique(const OnnxNode& node, Arguments in) {
   };
   std::vector<int64_t> by_value(static_cast<size_t>(lines.extent));
   std::iota(by_value.begin(), by_value.end(), 0);
-  std::stable_sort(by_value.begin(), by_value.end(), [&](int64_t a, int64_t b) { return order(a, b) < 0; });
+  if (lines.count() != 1)
+    std::stable_sort(by_value.begin(), by_value.end(), [&](int64_t a, int64_t b) { return order(a, b) < 0; });
+  else if (x.is_real())
+    SortBy(x.real.data(), by_value);
+  else if (x.dtype == DType::kU64)
+    SortBy(reinterpret_cast<const uint64_t*>(x.whole.data()), by_value);
+  else
+    SortBy(x.whole.data(), by_value);
   struct Group {
     int64_t first = 0, count = 0;
   };

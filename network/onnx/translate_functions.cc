@@ -7,6 +7,8 @@
 #include <numbers>
 #include <numeric>
 
+#include "network/graph/line_walk.h"
+#include "network/graph/on_elements.h"
 #include "network/graph/walk.h"
 #include "network/onnx/translate.h"
 
@@ -55,6 +57,34 @@ Result<Outputs> OfReals(OperatorCall& call) {
       return {};
     };
   return call.build.Host(std::move(host), {call.In(0)});
+}
+
+// Of f32 and less as a kernel: a polynomial of what is not beyond 1, or of the reciprocal, within 2e-7 of the value
+// (Abramowitz and Stegun, 4.4.49).
+Result<Outputs> Atan(OperatorCall& call) {
+  Builder& build = call.build;
+  const ValueId given = call.In(0);
+  if (build.dtype(given) == DType::kF64) return OfReals(call);
+  if (!IsFloat(build.dtype(given))) return build.Invalid("it wants floats");
+  const ValueId x = HONE_TRY(build.Cast(given, DType::kF32));
+  const auto number = [&](double value) { return build.Scalar(value, DType::kF32); };
+  const ValueId is_above = HONE_TRY(build.Binary("gt", x, number(1)));
+  const ValueId is_below = HONE_TRY(build.Binary("lt", x, number(-1)));
+  const ValueId is_beyond = HONE_TRY(build.Binary("or", is_above, is_below));
+  const ValueId z = HONE_TRY(build.Select(is_beyond, HONE_TRY(build.Binary("div", number(-1), x)), x));
+  const ValueId square = HONE_TRY(build.Binary("mul", z, z));
+  ValueId sum = number(0.0028662257);
+  for (double factor :
+       {-0.0161657367, 0.0429096138, -0.0752896400, 0.1065626393, -0.1420889944, 0.1999355085, -0.3333314528}) {
+    sum = HONE_TRY(build.Binary("mul", sum, square));
+    sum = HONE_TRY(build.Binary("add", sum, number(factor)));
+  }
+  sum = HONE_TRY(build.Binary("mul", HONE_TRY(build.Binary("mul", sum, square)), z));
+  sum = HONE_TRY(build.Binary("add", sum, z));
+  const ValueId below = HONE_TRY(build.Select(is_below, number(-std::numbers::pi / 2), number(0)));
+  const ValueId turned = HONE_TRY(build.Select(is_above, number(std::numbers::pi / 2), below));
+  sum = HONE_TRY(build.Binary("add", sum, turned));
+  return Outputs{HONE_TRY(build.Cast(sum, build.dtype(given)))};
 }
 
 // ---- Several nodes
@@ -178,6 +208,16 @@ Result<Outputs> LpNormalization(OperatorCall& call) {
 
 // ---- Whole numbers, on the host
 
+// Calls visit(function) with what the operator computes of two whole numbers.
+template <typename Visit>
+void WithBitFunction(const std::string& op, bool shifts_left, const Visit& visit) {
+  if (op == "BitwiseAnd") return visit([](uint64_t a, uint64_t b) { return a & b; });
+  if (op == "BitwiseOr") return visit([](uint64_t a, uint64_t b) { return a | b; });
+  if (op == "BitwiseXor") return visit([](uint64_t a, uint64_t b) { return a ^ b; });
+  if (shifts_left) return visit([](uint64_t a, uint64_t b) { return b >= 64 ? 0 : a << b; });
+  visit([](uint64_t a, uint64_t b) { return b >= 64 ? 0 : a >> b; });
+}
+
 Result<Outputs> OfWholes(OperatorCall& call) {
   const std::string op = call.node().op;
   const bool is_unary = op == "BitwiseNot", shifts_left = call.Text("direction", "LEFT") == "LEFT";
@@ -195,28 +235,24 @@ Result<Outputs> OfWholes(OperatorCall& call) {
       shape[shape.size() - 1 - i] = a == 1 ? b : a;
     }
   }
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, shape);
-    if (is_unary) {
-      for (size_t i = 0; i < out.whole.size(); ++i) out.whole[i] = ~in[0]->whole[i];
-      return std::vector{std::move(out)};
+  HostOperation host{op, "w=", {{dtype, shape}}};
+  const Shape of_a = call.shape(0), of_b = is_unary ? Shape{} : call.shape(1);
+  ComputeOnElements(host, dtype, [=]<typename T>(std::type_identity<T>, auto in, auto out) -> Result<void> {
+    if constexpr (std::is_integral_v<T>) {
+      const auto* a = static_cast<const T*>(in[0]);
+      const auto combine = [&](auto function) {
+        evaluating::ForPairs<T, T>(of_a, a, of_b, in[1], shape, out[0], function);
+      };
+      if (is_unary)
+        std::transform(a, a + CountOf(shape), static_cast<T*>(out[0]), [](T x) { return static_cast<T>(~x); });
+      else
+        WithBitFunction(op, shifts_left, combine);
     }
-    evaluating::ForEach<2>(
-        shape, {evaluating::BroadcastStrides(in[0]->shape, shape), evaluating::BroadcastStrides(in[1]->shape, shape)},
-        [&](size_t i, const auto& at) {
-          const auto a = static_cast<uint64_t>(in[0]->whole[static_cast<size_t>(at[0])]);
-          const auto b = static_cast<uint64_t>(in[1]->whole[static_cast<size_t>(at[1])]);
-          uint64_t value = a ^ b;
-          if (op == "BitwiseAnd") value = a & b;
-          if (op == "BitwiseOr") value = a | b;
-          if (op == "BitShift") value = b >= 64 ? 0 : shifts_left ? a << b : a >> b;
-          out.whole[i] = static_cast<int64_t>(value);
-        });
-    return std::vector{std::move(out)};
-  };
+    return {};
+  });
   std::vector<ValueId> inputs = {call.In(0)};
   if (!is_unary) inputs.push_back(call.In(1));
-  return call.build.Host({op, "w=", {{dtype, shape}}, compute}, inputs);
+  return call.build.Host(std::move(host), inputs);
 }
 
 // ---- Losses
@@ -340,7 +376,8 @@ std::vector<Operator> FunctionOperators() {
                                  {"Einsum", 1, Einsum},
                                  {"BitCast", 1, BitCast},
                                  {"EyeLike", 1, EyeLike}};
-  for (const RealFunction& function : kRealFunctions) table.push_back({function.name, 1, OfReals});
+  for (const RealFunction& function : kRealFunctions)
+    table.push_back({function.name, 1, function.name == "Atan" ? Atan : OfReals});
   return table;
 }
 

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
+#include <optional>
 
+#include "network/graph/on_elements.h"
 #include "network/graph/walk.h"
 #include "network/onnx/translate.h"
 
@@ -24,8 +27,8 @@ bool IsLess(const Numbers& x, size_t a, size_t b) {
   return std::isnan(x.real[b]) ? !std::isnan(x.real[a]) : x.real[a] < x.real[b];
 }
 
-// The same of floats as memory has them.
-bool IsLessInMemory(float a, float b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
+// The same of floats as memory has them, without a branch.
+bool IsLessInMemory(float a, float b) { return !(a >= b) & !std::isnan(a); }
 
 // The first of a line's greatest elements, which are `step` apart.
 int64_t FirstGreatest(const float* line, int64_t extent, int64_t step) {
@@ -40,28 +43,44 @@ int64_t FirstGreatest(const float* line, int64_t extent, int64_t step) {
   return best;
 }
 
-// Where each line's extreme is, with all lines of a block at once: they lie beside each other.
-void FindExtremes(const float* x, const Lines& lines, bool is_max, bool wants_last, int64_t* found) {
-  const auto inner = static_cast<size_t>(lines.inner);
-  if (inner == 1 && is_max && !wants_last) {
-    for (int64_t i = 0; i < lines.outer; ++i) found[i] = FirstGreatest(x + i * lines.extent, lines.extent, 1);
-    return;
-  }
-  std::vector<float> best(inner);
-  for (int64_t block = 0; block < lines.outer; ++block, found += inner) {
-    std::copy_n(x, inner, best.begin());
-    std::fill_n(found, inner, 0);
-    x += inner;
-    for (int64_t k = 1; k < lines.extent; ++k, x += inner) {
-      for (size_t i = 0; i < inner; ++i) {
-        const bool beats = is_max ? IsLessInMemory(best[i], x[i]) : IsLessInMemory(x[i], best[i]);
-        const bool loses = is_max ? IsLessInMemory(x[i], best[i]) : IsLessInMemory(best[i], x[i]);
-        if (!beats && (!wants_last || loses)) continue;
-        best[i] = x[i];
-        found[i] = k;
-      }
+// Where the extremes of lines are that lie beside each other; `step` from an element of theirs to the next.
+template <bool kIsMax, bool kIsLast, int kLines>
+void ExtremesOfLines(const float* x, int64_t extent, int64_t step, int64_t* found) {
+  float best[kLines];
+  int32_t places[kLines] = {};
+  std::copy_n(x, kLines, best);
+  for (int32_t k = 1; k < extent; ++k) {
+    x += step;
+    for (int i = 0; i < kLines; ++i) {
+      const float old = best[i], now = x[i];
+      const bool takes = kIsLast ? !(kIsMax ? IsLessInMemory(now, old) : IsLessInMemory(old, now))
+                                 : (kIsMax ? IsLessInMemory(old, now) : IsLessInMemory(now, old));
+      best[i] = takes ? now : old;
+      places[i] = takes ? k : places[i];
     }
   }
+  std::copy_n(places, kLines, found);
+}
+
+template <bool kIsMax, bool kIsLast>
+void ExtremesOfBlocks(const float* x, const Lines& lines, int64_t* found) {
+  constexpr int kAtOnce = 16;  // whose best ones stay in registers
+  for (int64_t block = 0; block < lines.outer; ++block, x += lines.extent * lines.inner, found += lines.inner) {
+    int64_t i = 0;
+    for (; i + kAtOnce <= lines.inner; i += kAtOnce)
+      ExtremesOfLines<kIsMax, kIsLast, kAtOnce>(x + i, lines.extent, lines.inner, found + i);
+    for (; i < lines.inner; ++i) ExtremesOfLines<kIsMax, kIsLast, 1>(x + i, lines.extent, lines.inner, found + i);
+  }
+}
+
+// Where each line's extreme is. REQUIRES: an extent of 32 bits.
+void FindExtremes(const float* x, const Lines& lines, bool is_max, bool wants_last, int64_t* found) {
+  if (lines.inner == 1 && is_max && !wants_last)
+    for (int64_t i = 0; i < lines.outer; ++i) found[i] = FirstGreatest(x + i * lines.extent, lines.extent, 1);
+  else if (is_max)
+    wants_last ? ExtremesOfBlocks<true, true>(x, lines, found) : ExtremesOfBlocks<true, false>(x, lines, found);
+  else
+    wants_last ? ExtremesOfBlocks<false, true>(x, lines, found) : ExtremesOfBlocks<false, false>(x, lines, found);
 }
 
 Result<Outputs> ArgExtreme(OperatorCall& call) {
@@ -86,7 +105,7 @@ Result<Outputs> ArgExtreme(OperatorCall& call) {
                             }
                             return std::vector{std::move(out)};
                           }};
-  if (call.build.dtype(call.In(0)) == DType::kF32) {
+  if (call.build.dtype(call.In(0)) == DType::kF32 && lines.extent <= std::numeric_limits<int32_t>::max()) {
     operation.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
       FindExtremes(static_cast<const float*>(in[0]), lines, is_max, wants_last, static_cast<int64_t*>(out[0]));
       return {};
@@ -173,27 +192,22 @@ Result<Outputs> CumSum(OperatorCall& call) {
   const bool is_exclusive = call.Whole("exclusive", 0) != 0, is_reverse = call.Whole("reverse", 0) != 0;
   const bool is_product = call.node().op == "CumProd";
   const DType dtype = call.build.dtype(call.In(0));
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, x);
-    auto scan = [&](const auto& from, auto& to) {
-      for (int64_t i = 0; i < lines.count(); ++i) {
-        typename std::decay_t<decltype(to)>::value_type total = is_product ? 1 : 0;
-        for (int64_t k = 0; k < lines.extent; ++k) {
-          const size_t at = lines.At(i, is_reverse ? lines.extent - 1 - k : k);
-          if (is_exclusive) to[at] = total;
-          total = is_product ? total * from[at] : total + from[at];
-          if (!is_exclusive) to[at] = total;
-        }
+  HostOperation host{call.node().op, ".", {{dtype, x}}};
+  ComputeOnElements(host, dtype, [=]<typename T>(std::type_identity<T>, auto in, auto out) -> Result<void> {
+    for (int64_t i = 0; i < lines.count(); ++i) {
+      const T* from = static_cast<const T*>(in[0]) + lines.Begin(i);
+      T* to = static_cast<T*>(out[0]) + lines.Begin(i);
+      WideElement<T> total = is_product ? 1 : 0;
+      for (int64_t k = 0; k < lines.extent; ++k) {
+        const int64_t at = (is_reverse ? lines.extent - 1 - k : k) * lines.inner;
+        const auto before = total, each = static_cast<WideElement<T>>(from[at]);
+        total = is_product ? total * each : total + each;
+        to[at] = static_cast<T>(is_exclusive ? before : total);
       }
-    };
-    if (out.is_real()) {
-      scan(in[0]->real, out.real);
-    } else {
-      scan(in[0]->whole, out.whole);
     }
-    return std::vector{std::move(out)};
-  };
-  return call.build.Host({call.node().op, ".", {{dtype, x}}, compute}, {call.In(0)});
+    return {};
+  });
+  return call.build.Host(std::move(host), {call.In(0)});
 }
 
 // 1 where the first maximum of a line is, 0 elsewhere.
@@ -242,17 +256,31 @@ Result<Outputs> OneHot(OperatorCall& call) {
   shape.insert(shape.begin() + axis, extent);
   const Lines lines(shape, axis);
   const DType dtype = call.build.dtype(call.In(2));
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, shape);
-    for (int64_t i = 0; i < lines.count(); ++i) {
-      const double index = in[0]->RealAt(static_cast<size_t>(i));
-      const double hot = index < 0 ? index + static_cast<double>(extent) : index;
-      for (int64_t k = 0; k < extent; ++k)
-        evaluating::CopyElement(*in[1], static_cast<double>(k) == hot ? 1 : 0, out, lines.At(i, k));
-    }
-    return std::vector{std::move(out)};
+  // Whole numbers as they are; those of u64 may be beyond i64, and none of them that is not exact is near a depth.
+  const DType given = call.build.dtype(call.In(0)),
+              of_index = IsFloat(given) || given == DType::kU64 ? DType::kF64 : DType::kI64;
+  const ValueId indices = HONE_TRY(call.build.Cast(call.In(0), of_index));
+  const auto hot = [of_index, extent](const void* all, int64_t i) -> std::optional<int64_t> {
+    const auto place = [extent](auto index) -> std::optional<int64_t> {
+      if (index < 0) index += static_cast<decltype(index)>(extent);
+      if (!(index >= 0 && index < static_cast<decltype(index)>(extent))) return std::nullopt;
+      const auto whole = static_cast<int64_t>(index);
+      if (static_cast<decltype(index)>(whole) != index) return std::nullopt;
+      return whole;
+    };
+    return of_index == DType::kF64 ? place(static_cast<const double*>(all)[i])
+                                   : place(static_cast<const int64_t*>(all)[i]);
   };
-  return call.build.Host({"OneHot", "..", {{dtype, shape}}, compute}, {call.In(0), call.In(2)});
+  HostOperation host{"OneHot", "..", {{dtype, shape}}};
+  ComputeOnElements(host, dtype, [=]<typename T>(std::type_identity<T>, auto in, auto out) -> Result<void> {
+    const auto* values = static_cast<const T*>(in[1]);  // off, on
+    auto* to = static_cast<T*>(out[0]);
+    std::fill_n(to, CountOf(shape), values[0]);
+    for (int64_t i = 0; i < lines.count(); ++i)
+      if (const std::optional<int64_t> at = hot(in[0], i)) to[lines.At(i, *at)] = values[1];
+    return {};
+  });
+  return call.build.Host(std::move(host), {indices, call.In(2)});
 }
 
 // The same on elements of `size` bytes where they lie, a row of those behind both dimensions at a time.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "network/graph/on_elements.h"
 #include "network/graph/walk.h"
 #include "network/onnx/deform_columns.h"
 #include "network/onnx/translate.h"
@@ -280,6 +281,49 @@ Result<Outputs> DeformConv(OperatorCall& call) {
   return Outputs{HONE_TRY(build.Add(std::move(conv)))};
 }
 
+// Windows beside each other along the last dimension whose element number `part` lies in the image: there from `offset`
+// on, a stride apart.
+struct ColumnRun {
+  int64_t part, window, count, offset;
+};
+
+std::vector<ColumnRun> RunsOfColumns(const Shape& image, const Shape& block, const Shape& windows,
+                                     const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations,
+                                     const std::vector<int64_t>& pads) {
+  const size_t last = image.size() - 1;
+  const int64_t parts = CountOf(block), rows = CountOf(windows) / windows[last];
+  std::vector<ColumnRun> runs;
+  for (int64_t part = 0; part < parts; ++part)
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t shift = part % block[last] * dilations[last] - pads[last];
+      const int64_t first = shift < 0 ? (-shift + strides[last] - 1) / strides[last] : 0;
+      const int64_t end =
+          std::min(windows[last], shift < image[last] ? (image[last] - shift - 1) / strides[last] + 1 : 0);
+      int64_t rest_of_part = part / block[last], rest_of_row = row, scale = image[last];
+      int64_t offset = first * strides[last] + shift;
+      bool is_inside = first < end;
+      for (size_t d = last; d-- > 0; scale *= image[d]) {
+        const int64_t at = rest_of_row % windows[d] * strides[d] + rest_of_part % block[d] * dilations[d] - pads[d];
+        rest_of_row /= windows[d];
+        rest_of_part /= block[d];
+        is_inside = is_inside && at >= 0 && at < image[d];
+        offset += at * scale;
+      }
+      if (is_inside) runs.push_back({part, row * windows[last] + first, end - first, offset});
+    }
+  return runs;
+}
+
+// Several elements at once, as vectors.
+template <typename T>
+void AddLine(const T* __restrict x, int64_t count, WideElement<T>* __restrict to) {
+  constexpr int kAtOnce = 8;
+  int64_t i = 0;
+  for (; i + kAtOnce <= count; i += kAtOnce)
+    for (int k = 0; k < kAtOnce; ++k) to[i + k] += static_cast<WideElement<T>>(x[i + k]);
+  for (; i < count; ++i) to[i] += static_cast<WideElement<T>>(x[i]);
+}
+
 // Columns of windows added up where they came from.
 Result<Outputs> Col2Im(OperatorCall& call) {
   const Shape image = HONE_TRY(call.ConstantInput(1, "the image's shape"));
@@ -291,8 +335,8 @@ Result<Outputs> Col2Im(OperatorCall& call) {
   const Shape x = call.shape(0);
   HONE_TRY(CheckShape(image));
   HONE_TRY(CheckShape(block));
-  if (block.size() != rank || dilations.size() != rank || strides.size() != rank || pads.size() != 2 * rank ||
-      x.size() != 3 || CountOf(block) < 1 || x[1] % CountOf(block) != 0)
+  if (rank == 0 || block.size() != rank || dilations.size() != rank || strides.size() != rank ||
+      pads.size() != 2 * rank || x.size() != 3 || CountOf(block) < 1 || x[1] % CountOf(block) != 0)
     return call.build.Invalid("image, block, strides, dilations and pads disagree");
   Shape windows;
   for (size_t d = 0; d < rank; ++d) {
@@ -306,36 +350,26 @@ Result<Outputs> Col2Im(OperatorCall& call) {
   Shape shape = {x[0], channels};
   shape.insert(shape.end(), image.begin(), image.end());
   const DType dtype = call.build.dtype(call.In(0));
-  if (!IsFloat(dtype)) return call.build.Unsupported("it adds up whole numbers");
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, shape);
-    const int64_t parts = CountOf(block);
-    std::vector<int64_t> offsets(static_cast<size_t>(x[2]));  // of each window's element in the image; -1: outside
-    for (int64_t part = 0; part < parts; ++part) {
-      for (int64_t window = 0; window < x[2]; ++window) {
-        int64_t rest_of_block = part, rest_of_window = window, offset = 0, scale = 1;
-        bool is_inside = true;
-        for (size_t d = rank; d-- > 0;) {
-          const int64_t at =
-              rest_of_window % windows[d] * strides[d] + rest_of_block % block[d] * dilations[d] - pads[d];
-          rest_of_window /= windows[d];
-          rest_of_block /= block[d];
-          is_inside = is_inside && at >= 0 && at < image[d];
-          offset += at * scale;
-          scale *= image[d];
-        }
-        offsets[static_cast<size_t>(window)] = is_inside ? offset : -1;
+  HostOperation host{"Col2Im", ".", {{dtype, shape}}};
+  ComputeOnElements(host, dtype, [=]<typename T>(std::type_identity<T>, auto in, auto out) -> Result<void> {
+    const std::vector<ColumnRun> runs = RunsOfColumns(image, block, windows, strides, dilations, pads);
+    const int64_t parts = CountOf(block), step = strides.back();
+    std::vector<WideElement<T>> sums(static_cast<size_t>(plane));
+    for (int64_t c = 0; c < x[0] * channels; ++c) {
+      std::ranges::fill(sums, 0);
+      for (const ColumnRun& run : runs) {
+        const T* column = static_cast<const T*>(in[0]) + (c * parts + run.part) * x[2] + run.window;
+        WideElement<T>* to = sums.data() + run.offset;
+        if (step == 1)
+          AddLine(column, run.count, to);
+        else
+          for (int64_t i = 0; i < run.count; ++i) to[i * step] += static_cast<WideElement<T>>(column[i]);
       }
-      for (int64_t c = 0; c < x[0] * channels; ++c) {
-        const double* row = in[0]->real.data() + (c * parts + part) * x[2];
-        double* to = out.real.data() + c * plane;
-        for (size_t window = 0; window < offsets.size(); ++window)
-          if (offsets[window] >= 0) to[offsets[window]] += row[window];
-      }
+      std::ranges::transform(sums, static_cast<T*>(out[0]) + c * plane, [](auto sum) { return static_cast<T>(sum); });
     }
-    return std::vector{std::move(out)};
-  };
-  return call.build.Host({"Col2Im", "r", {{dtype, shape}}, compute}, {call.In(0)});
+    return {};
+  });
+  return call.build.Host(std::move(host), {call.In(0)});
 }
 
 }  // namespace

@@ -278,6 +278,72 @@ TEST(HostCalls, ExtremesAndReversedSequencesInMemoryAreAsByDefinition) {
   }
 }
 
+// Of any type: with all of their bits if they are whole numbers, but few of them where they say how far to shift.
+HostTensor AnyElements(DType dtype, const Shape& shape, uint32_t seed, int64_t most = 0) {
+  Numbers numbers = MakeNumbers(dtype, shape);
+  std::mt19937_64 random(seed);
+  for (double& each : numbers.real) each = static_cast<double>(random() % 33) / 8 - 2;
+  for (int64_t& each : numbers.whole)
+    each = static_cast<int64_t>(most > 0 ? random() % static_cast<uint64_t>(most) : random());
+  return ToHost(numbers, dtype);
+}
+
+TEST(HostCalls, WorkOnElementsOfAnyTypeInMemoryIsAsByDefinition) {
+  // By ONNX's numbers.
+  const std::pair<int, DType> types[] = {{1, DType::kF32},  {2, DType::kU8},   {3, DType::kI8},  {4, DType::kU16},
+                                         {5, DType::kI16},  {6, DType::kI32},  {7, DType::kI64}, {10, DType::kF16},
+                                         {11, DType::kF64}, {12, DType::kU32}, {13, DType::kU64}};
+  for (const auto& [number, dtype] : types) {
+    SCOPED_TRACE(Name(dtype));
+    for (int64_t axis : {0, 1, 2}) {
+      ModelFileBuilder sums(14), hot(14);
+      sums.Input("x", {2, 3, 4}, number).WholeScalar("a", axis);
+      sums.Node("CumSum", {"x", "a"}, {"y"}, {{"exclusive", axis % 2}, {"reverse", axis / 2}}).Output("y", {}, number);
+      ExpectSameInMemory(sums, {AnyElements(dtype, {2, 3, 4}, 1)});
+      hot.Input("x", {2, 3}, 7).Input("v", {2}, number).WholeScalar("d", 4);
+      hot.Node("OneHot", {"x", "d", "v"}, {"y"}, {{"axis", axis}}).Output("y", {}, number);
+      ExpectSameInMemory(hot, {Indices({0, 3, -1, 4, -4, -5}, {2, 3}), AnyElements(dtype, {2}, 2)});
+    }
+    ModelFileBuilder columns(18);
+    columns.Input("x", {2, 12, 4}, number).Wholes("image", {4, 5}).Wholes("block", {2, 3});
+    columns.Node("Col2Im", {"x", "image", "block"}, {"y"},
+                 {{"pads", std::vector<int64_t>{1, 0, 1, 1}},
+                  {"strides", std::vector<int64_t>{2, 2}},
+                  {"dilations", std::vector<int64_t>{2, 1}}});
+    ExpectSameInMemory(columns.Output("y", {}, number), {AnyElements(dtype, {2, 12, 4}, 3)});
+    if (IsFloat(dtype)) continue;
+    for (const char* op : {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift"}) {
+      ModelFileBuilder bits(18);
+      bits.Input("x", {2, 3, 4}, number).Input("z", {3, 1}, number);
+      bits.Node(op, {"x", "z"}, {"y"}, {{"direction", std::string("RIGHT")}}).Output("y", {}, number);
+      ExpectSameInMemory(bits, {AnyElements(dtype, {2, 3, 4}, 4), AnyElements(dtype, {3, 1}, 5, 70)});
+    }
+    ModelFileBuilder bits(18);
+    bits.Input("x", {5}, number).Node("BitwiseNot", {"x"}, {"y"}).Output("y", {}, number);
+    ExpectSameInMemory(bits, {AnyElements(dtype, {5}, 6)});
+  }
+}
+
+TEST(HostCalls, AnglesOfFloatsAreAKernelAndThoseOfDoublesTheLibrarys) {
+  std::vector<double> x = {0, INFINITY, -INFINITY, 1e30, -1e-30, 1, -1, NAN};
+  while (x.size() < 2000) x.push_back((static_cast<double>(x.size()) - 1000) / 64);
+  for (int type : {1, 11}) {
+    ModelFileBuilder builder;
+    builder.Input("x", {2000}, type).Node("Atan", {"x"}, {"y"}).Output("y", {}, type);
+    EXPECT_EQ(HostCallsOf(builder), type == 1 ? 0U : 1U);
+    Numbers given = MakeNumbers(type == 1 ? DType::kF32 : DType::kF64, {2000});
+    given.real = x;
+    Network network = Imported(builder);
+    const Result<std::vector<Numbers>> outputs = EvaluateNetwork(network.graph, {given});
+    ASSERT_TRUE(outputs) << outputs.error().Text();
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double y = (*outputs)[0].real[i], wanted = std::atan(x[i]);
+      EXPECT_TRUE(std::isnan(x[i]) ? std::isnan(y) : std::abs(y - wanted) <= (type == 1 ? 2e-7 : 0) * std::abs(wanted))
+          << x[i] << ": " << y;
+    }
+  }
+}
+
 TEST(HostCalls, ScatteredUpdatesInMemoryAreAsByDefinition) {
   for (const char* reduction : {"none", "add", "mul", "max", "min"}) {
     SCOPED_TRACE(reduction);
