@@ -20,22 +20,26 @@ using evaluating::Lines;
 using evaluating::StridesOf;
 using Computed = Result<std::vector<Numbers>>;
 
-// NaN is the largest number, as it is where maxima are looked for.
-bool IsLess(const Numbers& x, size_t a, size_t b) {
-  if (x.dtype == DType::kU64) return static_cast<uint64_t>(x.whole[a]) < static_cast<uint64_t>(x.whole[b]);
-  if (!x.is_real()) return x.whole[a] < x.whole[b];
-  return std::isnan(x.real[b]) ? !std::isnan(x.real[a]) : x.real[a] < x.real[b];
+// What elements of type T are compared as.
+template <typename T>
+using Ordered = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
+
+// NaN is the largest number, as it is where maxima are looked for. Without a branch.
+template <typename T>
+bool IsLess(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return a < b;
+  else
+    return !(a >= b) & !std::isnan(a);
 }
 
-// The same of floats as memory has them, without a branch.
-bool IsLessInMemory(float a, float b) { return !(a >= b) & !std::isnan(a); }
-
 // The first of a line's greatest elements, which are `step` apart.
-int64_t FirstGreatest(const float* line, int64_t extent, int64_t step) {
+template <typename T>
+int64_t FirstGreatest(const T* line, int64_t extent, int64_t step) {
   int64_t best = 0;
-  float greatest = line[0];
-  for (int64_t k = 1; k < extent && !std::isnan(greatest); ++k) {
-    const float each = line[k * step];
+  auto greatest = static_cast<Ordered<T>>(line[0]);
+  for (int64_t k = 1; k < extent && greatest == greatest; ++k) {  // nothing is beyond NaN
+    const auto each = static_cast<Ordered<T>>(line[k * step]);
     if (each <= greatest) continue;
     best = k;
     greatest = each;
@@ -44,17 +48,17 @@ int64_t FirstGreatest(const float* line, int64_t extent, int64_t step) {
 }
 
 // Where the extremes of lines are that lie beside each other; `step` from an element of theirs to the next.
-template <bool kIsMax, bool kIsLast, int kLines>
-void ExtremesOfLines(const float* x, int64_t extent, int64_t step, int64_t* found) {
-  float best[kLines];
-  int32_t places[kLines] = {};
-  std::copy_n(x, kLines, best);
-  for (int32_t k = 1; k < extent; ++k) {
+template <bool kIsMax, bool kIsLast, int kLines, typename T>
+void ExtremesOfLines(const T* x, int64_t extent, int64_t step, int64_t* found) {
+  std::conditional_t<kLines == 1, int64_t, int32_t> places[kLines] = {};
+  Ordered<T> best[kLines];
+  for (int i = 0; i < kLines; ++i) best[i] = static_cast<Ordered<T>>(x[i]);
+  for (auto k = places[0] + 1; k < extent; ++k) {
     x += step;
     for (int i = 0; i < kLines; ++i) {
-      const float old = best[i], now = x[i];
-      const bool takes = kIsLast ? !(kIsMax ? IsLessInMemory(now, old) : IsLessInMemory(old, now))
-                                 : (kIsMax ? IsLessInMemory(old, now) : IsLessInMemory(now, old));
+      const auto old = best[i], now = static_cast<Ordered<T>>(x[i]);
+      const bool takes =
+          kIsLast ? !(kIsMax ? IsLess(now, old) : IsLess(old, now)) : (kIsMax ? IsLess(old, now) : IsLess(now, old));
       best[i] = takes ? now : old;
       places[i] = takes ? k : places[i];
     }
@@ -62,19 +66,21 @@ void ExtremesOfLines(const float* x, int64_t extent, int64_t step, int64_t* foun
   std::copy_n(places, kLines, found);
 }
 
-template <bool kIsMax, bool kIsLast>
-void ExtremesOfBlocks(const float* x, const Lines& lines, int64_t* found) {
+template <bool kIsMax, bool kIsLast, typename T>
+void ExtremesOfBlocks(const T* x, const Lines& lines, int64_t* found) {
   constexpr int kAtOnce = 16;  // whose best ones stay in registers
+  const bool has_short_lines = lines.extent <= std::numeric_limits<int32_t>::max();
   for (int64_t block = 0; block < lines.outer; ++block, x += lines.extent * lines.inner, found += lines.inner) {
     int64_t i = 0;
-    for (; i + kAtOnce <= lines.inner; i += kAtOnce)
+    for (; has_short_lines && i + kAtOnce <= lines.inner; i += kAtOnce)
       ExtremesOfLines<kIsMax, kIsLast, kAtOnce>(x + i, lines.extent, lines.inner, found + i);
     for (; i < lines.inner; ++i) ExtremesOfLines<kIsMax, kIsLast, 1>(x + i, lines.extent, lines.inner, found + i);
   }
 }
 
-// Where each line's extreme is. REQUIRES: an extent of 32 bits.
-void FindExtremes(const float* x, const Lines& lines, bool is_max, bool wants_last, int64_t* found) {
+// Where each line's extreme is.
+template <typename T>
+void FindExtremes(const T* x, const Lines& lines, bool is_max, bool wants_last, int64_t* found) {
   if (lines.inner == 1 && is_max && !wants_last)
     for (int64_t i = 0; i < lines.outer; ++i) found[i] = FirstGreatest(x + i * lines.extent, lines.extent, 1);
   else if (is_max)
@@ -91,55 +97,43 @@ Result<Outputs> ArgExtreme(OperatorCall& call) {
   if (lines.extent == 0) return call.build.Invalid("it looks for an element where there is none");
   Shape shape = x;
   shape[static_cast<size_t>(axis)] = 1;
-  HostOperation operation{call.node().op, ".", {{DType::kI64, shape}}, [=](Arguments in) -> Computed {
-                            Numbers out = MakeNumbers(DType::kI64, shape);
-                            for (int64_t i = 0; i < lines.count(); ++i) {
-                              int64_t best = 0;
-                              for (int64_t k = 1; k < lines.extent; ++k) {
-                                const size_t old = lines.At(i, best), now = lines.At(i, k);
-                                const bool beats = is_max ? IsLess(*in[0], old, now) : IsLess(*in[0], now, old);
-                                const bool loses = is_max ? IsLess(*in[0], now, old) : IsLess(*in[0], old, now);
-                                if (beats || (wants_last && !loses)) best = k;
-                              }
-                              out.whole[static_cast<size_t>(i)] = best;
-                            }
-                            return std::vector{std::move(out)};
-                          }};
-  if (call.build.dtype(call.In(0)) == DType::kF32 && lines.extent <= std::numeric_limits<int32_t>::max()) {
-    operation.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
-      FindExtremes(static_cast<const float*>(in[0]), lines, is_max, wants_last, static_cast<int64_t*>(out[0]));
-      return {};
-    };
-  }
-  ValueId y = HONE_TRY(call.build.Host(std::move(operation), {call.In(0)}))[0];
+  HostOperation host{call.node().op, ".", {{DType::kI64, shape}}};
+  ComputeOnElements(
+      host, call.build.dtype(call.In(0)), [=]<typename T>(std::type_identity<T>, auto in, auto out) -> Result<void> {
+        FindExtremes(static_cast<const T*>(in[0]), lines, is_max, wants_last, static_cast<int64_t*>(out[0]));
+        return {};
+      });
+  ValueId y = HONE_TRY(call.build.Host(std::move(host), {call.In(0)}))[0];
   if (call.Whole("keepdims", 1) != 0) return Outputs{y};
   shape.erase(shape.begin() + axis);
   return Outputs{HONE_TRY(call.build.Reshape(y, shape))};
 }
 
-// As below, where memory has it; `values`, `indices`: nullptr if nobody reads them.
-void FindTop(const float* x, const Lines& lines, int64_t k, bool wants_largest, const Lines& found, float* values,
+// The k largest or smallest of each line, in order; of equal ones the first. `values`, `indices`: nullptr if nobody
+// reads them.
+template <typename T>
+void FindTop(const T* x, const Lines& lines, int64_t k, bool wants_largest, const Lines& found, T* values,
              int64_t* indices) {
-  std::vector<float> line(static_cast<size_t>(lines.extent));
+  std::vector<Ordered<T>> line(static_cast<size_t>(lines.extent));
   std::vector<int64_t> order(line.size());
   for (int64_t i = 0; i < lines.count(); ++i) {
-    for (size_t at = 0; at < line.size(); ++at) line[at] = x[lines.At(i, static_cast<int64_t>(at))];
+    for (size_t at = 0; at < line.size(); ++at)
+      line[at] = static_cast<Ordered<T>>(x[lines.At(i, static_cast<int64_t>(at))]);
     std::iota(order.begin(), order.end(), 0);
     std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t a, int64_t b) {
-      const float left = line[static_cast<size_t>(a)], right = line[static_cast<size_t>(b)];
-      if (wants_largest ? IsLessInMemory(right, left) : IsLessInMemory(left, right)) return true;
-      if (wants_largest ? IsLessInMemory(left, right) : IsLessInMemory(right, left)) return false;
+      const auto left = line[static_cast<size_t>(a)], right = line[static_cast<size_t>(b)];
+      if (wants_largest ? IsLess(right, left) : IsLess(left, right)) return true;
+      if (wants_largest ? IsLess(left, right) : IsLess(right, left)) return false;
       return a < b;
     });
     for (int64_t rank = 0; rank < k; ++rank) {
       const int64_t from = order[static_cast<size_t>(rank)];
-      if (values != nullptr) values[found.At(i, rank)] = line[static_cast<size_t>(from)];
+      if (values != nullptr) values[found.At(i, rank)] = x[lines.At(i, from)];
       if (indices != nullptr) indices[found.At(i, rank)] = from;
     }
   }
 }
 
-// The k largest or smallest, in order; of equal ones the first.
 Result<Outputs> TopK(OperatorCall& call) {
   int64_t k = call.Whole("k", 0);
   if (call.opset() >= 10) {
@@ -155,32 +149,12 @@ Result<Outputs> TopK(OperatorCall& call) {
   Shape shape = x;
   shape[static_cast<size_t>(axis)] = k;
   const DType dtype = call.build.dtype(call.In(0));
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers values = MakeNumbers(dtype, shape), indices = MakeNumbers(DType::kI64, shape);
-    const Lines found(shape, axis);
-    std::vector<int64_t> order(static_cast<size_t>(lines.extent));
-    for (int64_t i = 0; i < lines.count(); ++i) {
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-        const size_t left = lines.At(i, a), right = lines.At(i, b);
-        return wants_largest ? IsLess(*in[0], right, left) : IsLess(*in[0], left, right);
-      });
-      for (int64_t rank = 0; rank < k; ++rank) {
-        const int64_t from = order[static_cast<size_t>(rank)];
-        evaluating::CopyElement(*in[0], static_cast<int64_t>(lines.At(i, from)), values, found.At(i, rank));
-        indices.whole[found.At(i, rank)] = from;
-      }
-    }
-    return std::vector{std::move(values), std::move(indices)};
-  };
-  HostOperation host{"TopK", ".", {{dtype, shape}, {DType::kI64, shape}}, compute};
-  if (dtype == DType::kF32) {
-    host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
-      FindTop(static_cast<const float*>(in[0]), lines, k, wants_largest, Lines(shape, axis),
-              static_cast<float*>(out[0]), static_cast<int64_t*>(out[1]));
-      return {};
-    };
-  }
+  HostOperation host{"TopK", ".", {{dtype, shape}, {DType::kI64, shape}}};
+  ComputeOnElements(host, dtype, [=]<typename T>(std::type_identity<T>, auto in, auto out) -> Result<void> {
+    FindTop(static_cast<const T*>(in[0]), lines, k, wants_largest, Lines(shape, axis), static_cast<T*>(out[0]),
+            static_cast<int64_t*>(out[1]));
+    return {};
+  });
   return call.build.Host(std::move(host), {call.In(0)});
 }
 
@@ -222,27 +196,16 @@ Result<Outputs> Hardmax(OperatorCall& call) {
   }
   const Lines lines(seen, axis);
   const DType dtype = call.build.dtype(call.In(0));
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, x);
-    for (int64_t i = 0; i < lines.count() && lines.extent > 0; ++i) {
-      int64_t best = 0;
-      for (int64_t k = 1; k < lines.extent; ++k)
-        if (IsLess(*in[0], lines.At(i, best), lines.At(i, k))) best = k;
-      out.real[lines.At(i, best)] = 1;
-    }
-    return std::vector{std::move(out)};
-  };
   if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
-  HostOperation host{"Hardmax", "r", {{dtype, x}}, compute};
-  if (dtype == DType::kF32)
-    host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
-      const auto* elements = static_cast<const float*>(in[0]);
-      auto* hot = static_cast<float*>(out[0]);
-      std::fill_n(hot, CountOf(x), 0.0F);
-      for (int64_t i = 0; i < lines.count() && lines.extent > 0; ++i)
-        hot[lines.At(i, FirstGreatest(elements + lines.Begin(i), lines.extent, lines.inner))] = 1;
-      return {};
-    };
+  HostOperation host{"Hardmax", "r", {{dtype, x}}};
+  ComputeOnElements(host, dtype, [=]<typename T>(std::type_identity<T>, auto in, auto out) -> Result<void> {
+    const auto* elements = static_cast<const T*>(in[0]);
+    auto* hot = static_cast<T*>(out[0]);
+    std::fill_n(hot, CountOf(x), static_cast<T>(0.0));
+    for (int64_t i = 0; i < lines.count() && lines.extent > 0; ++i)
+      hot[lines.At(i, FirstGreatest(elements + lines.Begin(i), lines.extent, lines.inner))] = static_cast<T>(1.0);
+    return {};
+  });
   return call.build.Host(std::move(host), {call.In(0)});
 }
 

@@ -311,6 +311,11 @@ TEST(HostCalls, WorkOnElementsOfAnyTypeInMemoryIsAsByDefinition) {
                   {"strides", std::vector<int64_t>{2, 2}},
                   {"dilations", std::vector<int64_t>{2, 1}}});
     ExpectSameInMemory(columns.Output("y", {}, number), {AnyElements(dtype, {2, 12, 4}, 3)});
+    ModelFileBuilder top(14), most(14);
+    top.Input("x", {3, 20}, number).Wholes("k", {3}).Node("TopK", {"x", "k"}, {"v", "at"}, {{"axis", int64_t{0}}});
+    ExpectSameInMemory(top.Output("v", {}, number).Output("at", {}, 7), {AnyElements(dtype, {3, 20}, 7)});
+    most.Input("x", {3, 20}, number).Node("ArgMax", {"x"}, {"at"}).Output("at", {}, 7);
+    ExpectSameInMemory(most, {AnyElements(dtype, {3, 20}, 8)});
     if (IsFloat(dtype)) continue;
     for (const char* op : {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift"}) {
       ModelFileBuilder bits(18);
