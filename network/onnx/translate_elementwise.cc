@@ -71,8 +71,15 @@ Result<Outputs> Variadic(OperatorCall& call) {
 }
 
 // The exponent may be of another type.
+// The power is of the base's type, but a whole number to the power of a real one is computed as a real one.
 Result<Outputs> Pow(OperatorCall& call) {
-  ValueId exponent = HONE_TRY(call.build.Cast(call.In(1), call.build.dtype(call.In(0))));
+  const DType dtype = call.build.dtype(call.In(0));
+  if (!IsFloat(dtype) && IsFloat(call.build.dtype(call.In(1)))) {
+    const ValueId base = HONE_TRY(call.build.Cast(call.In(0), DType::kF64));
+    const ValueId exponent = HONE_TRY(call.build.Cast(call.In(1), DType::kF64));
+    return Outputs{HONE_TRY(call.build.Cast(HONE_TRY(call.build.Binary("pow", base, exponent)), dtype))};
+  }
+  ValueId exponent = HONE_TRY(call.build.Cast(call.In(1), dtype));
   std::optional<double> power = call.build.graph().ScalarOf(exponent);
   if (power == 2.0) return Outputs{HONE_TRY(call.build.Binary("mul", call.In(0), call.In(0)))};
   if (power == 1.0 && CountOf(call.shape(1)) == 1 && call.rank(1) <= call.rank(0)) return Outputs{call.In(0)};

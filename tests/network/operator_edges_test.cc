@@ -158,6 +158,19 @@ TEST(OperatorEdges, NumbersWithoutASignShrinkFromAboveOnly) {
   EXPECT_THAT(ResultsOf(builder)[0].whole, ElementsAre(0, 0, 1, 199));
 }
 
+TEST(OperatorEdges, AWholeNumberHasAPowerThatIsNone) {
+  for (bool is_one : {false, true}) {
+    ModelFileBuilder builder(15);
+    builder.Raw("x", {3}, kI32, BytesOf(std::vector<int32_t>{4, 9, 2}));
+    builder.Floats("p", {is_one ? 1 : 3}, is_one ? std::vector<float>{0.5F} : std::vector<float>{0.5F, 1.5F, -1});
+    builder.Node("Pow", {"x", "p"}, {"y"}).Output("y", {}, kI32);
+    if (is_one)
+      EXPECT_THAT(ResultsOf(builder)[0].whole, ElementsAre(2, 3, 1));
+    else
+      EXPECT_THAT(ResultsOf(builder)[0].whole, ElementsAre(2, 27, 0));
+  }
+}
+
 TEST(OperatorEdges, WhatIsResizedAlongSeveralDimensionsKeepsItsType) {
   ModelFileBuilder builder(18);
   builder.Raw("x", {2, 1}, kF16, BytesOf(std::vector<uint16_t>{0x3c00, 0x4200})).Wholes("sizes", {4, 2});
