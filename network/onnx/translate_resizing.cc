@@ -255,9 +255,11 @@ Result<Outputs> Resize(OperatorCall& call) {
     const int64_t from = x[static_cast<size_t>(each.axis)];
     shape[static_cast<size_t>(each.axis)] = each.extent;
     if (each.extent == from && each.scale == 1 && how.coordinates != "tf_crop_and_resize") continue;
+    Resizing here = how;
+    if (only_scales && each.scale < 1) here.nearest = "ceil";  // as ONNX's example of opset 10 has it
     std::vector<Tap> taps;
     for (int64_t at = 0; at < each.extent; ++at)
-      taps.push_back(TapAt(how, at, each.scale, from, each.extent, each.begin, each.end));
+      taps.push_back(TapAt(here, at, each.scale, from, each.extent, each.begin, each.end));
     steps.emplace_back(each.axis, std::move(taps));
   }
   const DType dtype = call.build.dtype(call.In(0));

@@ -171,6 +171,15 @@ TEST(OperatorEdges, AWholeNumberHasAPowerThatIsNone) {
   }
 }
 
+TEST(OperatorEdges, WhatShrinksToItsNearestElementsInOpset10TakesTheOnesAbove) {
+  ModelFileBuilder builder(10);
+  builder.Floats("x", {1, 4}, {1, 2, 3, 4}).Floats("smaller", {2}, {1, 0.6F}).Floats("larger", {2}, {1, 1.5F});
+  builder.Node("Resize", {"x", "smaller"}, {"y"}).Node("Resize", {"x", "larger"}, {"z"}).Output("y").Output("z");
+  const std::vector<Numbers> outputs = ResultsOf(builder);
+  EXPECT_THAT(outputs[0].real, ElementsAre(1, 3));
+  EXPECT_THAT(outputs[1].real, ElementsAre(1, 1, 2, 3, 3, 4));
+}
+
 TEST(OperatorEdges, WhatIsResizedAlongSeveralDimensionsKeepsItsType) {
   ModelFileBuilder builder(18);
   builder.Raw("x", {2, 1}, kF16, BytesOf(std::vector<uint16_t>{0x3c00, 0x4200})).Wholes("sizes", {4, 2});
