@@ -61,8 +61,65 @@ def number(value, unit):
     return text + {"x": "×", "": ""}.get(unit, " " + unit.replace("us", "µs"))
 
 
+def common(names):
+    """How many words all the names begin with, and how many of the rest they end with."""
+    words = [name.split(" ") for name in names]
+    shortest = min(map(len, words))
+    begin = next((i for i in range(shortest) if len({name[i] for name in words}) > 1), shortest)
+    rest = shortest - begin
+    end = next((i for i in range(rest) if len({name[-1 - i] for name in words}) > 1), rest)
+    return begin, end
+
+
+def differ_in_a_word(names):
+    """Or in two, and are the same otherwise."""
+    begin, end = common(names)
+    return begin + end >= 2 and all(1 <= len(name.split(" ")) - begin - end <= 2 for name in names)
+
+
+def grouped(marks):
+    """Marks of one part by the lines of the table: those that differ in a word and have the same limit share one."""
+    groups = []
+    for name in dict.fromkeys(mark["mark"] for mark in marks):
+        newest = max((mark for mark in marks if mark["mark"] == name), key=lambda mark: mark["date"])
+        bound = (newest["direction"], newest["limit"], newest["unit"])
+        for names, of_group in groups:
+            if of_group == bound and differ_in_a_word(names + [name]) and (
+                    len(names) == 1 or common(names) == common(names + [name])):
+                names.append(name)
+                break
+        else:
+            groups.append(([name], bound))
+    return groups
+
+
+def name_of(names):
+    """"hit p50, 1 / 8 / 64 clients"."""
+    if len(names) == 1:
+        return names[0]
+    begin, end = common(names)
+    words = [name.split(" ") for name in names]
+    differing = " / ".join(" ".join(name[begin:len(name) - end]) for name in words)
+    # A comma stands behind the last of them.
+    return " ".join(words[0][:begin] + [differing.replace(", /", " /")] + words[0][len(words[0]) - end:])
+
+
+def cells_of(marks):
+    """Values, verdict and commits of one line on one machine; a value that missed where others met is printed in bold."""
+    if not any(marks):
+        return ["–"] * 3
+    all_met, none_met = (all(mark["met"] == met for mark in marks if mark) for met in (True, False))
+    values = []
+    for mark in marks:
+        value = number(mark["seen"], mark["unit"]) if mark else "–"
+        values.append(value if not mark or mark["met"] or none_met else f"**{value}**")
+    commits = [mark["commit"] + ("*" if mark.get("commit_is") == "document" else "") for mark in marks if mark]
+    return [" / ".join(values), "yes" if all_met else "**no**", ", ".join(dict.fromkeys(commits))]
+
+
 def table(document, parts):
-    """Markdown: a line for each mark in the order of the parts, with the value, the verdict and the commit of each machine."""
+    """Markdown: a line for each mark, or for several that differ in a word, in the order of the parts, with values, verdict and
+    commit of each machine."""
     machines = sorted(document["machines"], key=lambda machine: max(mark["date"] for mark in document["marks"]
                                                                     if mark["machine"] == machine), reverse=True)[:MACHINES]
     lines = []
@@ -74,14 +131,12 @@ def table(document, parts):
     header = ["part", "mark", "limit"] + [column.format("ABC"[i]) for i in range(len(machines)) for column in columns]
     lines += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for part in parts:
-        for name in dict.fromkeys(mark["mark"] for mark in document["marks"] if mark["part"] == part):
-            found = {mark["machine"]: mark for mark in document["marks"] if (mark["part"], mark["mark"]) == (part, name)}
-            newest = max(found.values(), key=lambda mark: mark["date"])
-            cells = [part, name, f"{SIGNS[newest['direction']]} {number(newest['limit'], newest['unit'])}"]
+        of_part = [mark for mark in document["marks"] if mark["part"] == part]
+        for names, (direction, limit, unit) in grouped(of_part):
+            cells = [part, name_of(names), f"{SIGNS[direction]} {number(limit, unit)}"]
             for machine in machines:
-                mark = found.get(machine)
-                cells += [number(mark["seen"], mark["unit"]), "yes" if mark["met"] else "**no**",
-                          mark["commit"] + ("*" if mark.get("commit_is") == "document" else "")] if mark else ["–"] * 3
+                found = {mark["mark"]: mark for mark in of_part if mark["machine"] == machine}
+                cells += cells_of([found.get(name) for name in names])
             lines.append("| " + " | ".join(cells) + " |")
     met = sum(mark["met"] for mark in document["marks"])
     lines += ["", f"{len(document['marks'])} measurements: {met} met, {len(document['marks']) - met} missed."]

@@ -11,6 +11,8 @@ sys.dont_write_bytecode = True  # nothing is left beside the scripts
 sys.path.insert(0, str(ROOT / "bench"))
 import marks  # noqa: E402
 
+PAGE = 70  # lines of small print on A4
+
 # A number with a unit of time, rate, size of code or ratio: 42.9 ms, 1.4×, 98 %, 30 trials a second.
 CLAIM = re.compile(r"\d[\d.,]*(?:\s?×|\s(?:%|ns|µs|us|ms|s|seconds|minutes|/s|a second|GFLOP/s|GB/s|times|per cent)(?!\w))")
 
@@ -67,8 +69,23 @@ def check_merge():
     assert [machine[0] for machine in document["machines"]] == ["b", "b", "c"]
 
 
+def check_lines():
+    """Marks that differ in a word share a line if their limit is the same; nothing else does."""
+    def mark(name, seen, limit=2):
+        return {"part": "hits", "mark": name, "seen": seen, "unit": "x", "limit": limit, "direction": "most",
+                "met": seen <= limit, "machine": "a", "date": "2026-01-01", "commit": "abcdef1"}
+    document = {"machines": {"a": {"isa": "avx2", "fma_gflops": 1.0, "read_gb_s": 1.0}},
+                "marks": [mark("p50, 1 clients", 1), mark("p99, 1 clients", 1, 4), mark("p50, 8 clients", 3),
+                          mark("p50 of one client", 1)]}
+    lines = [line for line in marks.table(document, ["hits"]).splitlines() if line.startswith("| hits")]
+    assert lines == ["| hits | p50, 1 / 8 clients | ≤ 2× | 1× / **3×** | **no** | abcdef1 |",
+                     "| hits | p99, 1 clients | ≤ 4× | 1× | yes | abcdef1 |",
+                     "| hits | p50 of one client | ≤ 2× | 1× | yes | abcdef1 |"], lines
+
+
 def main():
     check_merge()
+    check_lines()
     parts = runpy.run_path(str(ROOT / "bench/check"))["PARTS"]
     document = marks.load(marks.FILE)
     text = pathlib.Path(marks.DOCUMENT).read_text(encoding="utf-8")
@@ -76,6 +93,8 @@ def main():
     wrong = wrong_marks(document, parts)
     if between != marks.table(document, parts).strip():
         wrong.append("docs/performance.md does not show what bench/marks.json holds; run: bench/check --write")
+    if text.count("\n") > 2 * PAGE:
+        wrong.append("docs/performance.md is longer than two pages")
     found = claims((ROOT / "README.md").read_text(encoding="utf-8"))
     wrong += [f"README.md says \"{claim}\", which docs/performance.md does not show" for claim in found if not shows(text, claim)]
     if len(found) < 5:
