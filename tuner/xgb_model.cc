@@ -133,6 +133,13 @@ Table EmptyTable(size_t width = Width()) {
   return table;
 }
 
+template <typename Append>
+Table TableOf(const Groups& groups, size_t width, const Append& append) {
+  Table table = EmptyTable(width);
+  for (const auto& [id, group] : groups) append(group, table);
+  return table;
+}
+
 double Quantile(std::vector<double>& values, double q) {
   if (values.empty()) return 0;
   auto at = values.begin() + static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1) + 0.5);
@@ -220,20 +227,17 @@ class XgbModel : public CostModel {
       learnt_from = new_sample_count_;
     }
     if (groups.empty()) return {};
-    Table rank = EmptyTable(), latency = EmptyTable(), gain = EmptyTable(2 * Width());
-    for (const auto& [id, group] : groups) {
-      AppendRank(group, options_.loss, rank);
-      AppendLatency(group, latency);
-      AppendGain(group, gain);
-    }
     TrainOptions train = RankOptions();
     train.rounds = options_.rank_rounds;
     train.stop = stop;
     Learnt next;
-    next.rank = HONE_TRY(Booster::Train(rank, train));
+    // One table after the other: each takes as much memory as all samples, or twice that.
+    next.rank = HONE_TRY(Booster::Train(
+        TableOf(groups, Width(), [&](const Group& group, Table& table) { AppendRank(group, options_.loss, table); }),
+        train));
     train.pairwise = false;
-    HONE_TRY(LearnLatency(groups, latency, train, next));
-    if (gain.size() > 0) HONE_TRY(LearnGain(groups, gain, train, next));
+    HONE_TRY(LearnLatency(groups, train, next));
+    HONE_TRY(LearnGain(groups, train, next));
     {
       MutexLock lock(learnt_mutex_);
       learnt_ = std::make_shared<const Learnt>(std::move(next));
@@ -327,8 +331,8 @@ class XgbModel : public CostModel {
 
   // The bounds come from groups that the trees had not seen: a new kernel is what is asked about. With few groups,
   // parts of them stand in.
-  Result<void> LearnLatency(const Groups& groups, const Table& all, TrainOptions train, Learnt& next) const {
-    next.latency = HONE_TRY(Booster::Train(all, train));
+  Result<void> LearnLatency(const Groups& groups, TrainOptions train, Learnt& next) const {
+    next.latency = HONE_TRY(Booster::Train(TableOf(groups, Width(), AppendLatency), train));
     train.rounds = std::min(train.rounds, 60);
     std::vector<double> errors;
     for (int fold = 0; fold < kFolds; ++fold) {
@@ -367,9 +371,13 @@ class XgbModel : public CostModel {
 
   // A gain is believed as far as the most promising candidates of groups held out had theirs: the slope through the
   // origin. Kernels that were searched differ in how much there is to gain, so few of them prove little.
-  Result<void> LearnGain(const Groups& groups, const Table& all, TrainOptions train, Learnt& next) const {
+  Result<void> LearnGain(const Groups& groups, TrainOptions train, Learnt& next) const {
     train.depth = 4;  // of 3, 4 and 6 the least regret, on three models left out
-    next.gain = HONE_TRY(Booster::Train(all, train));
+    {
+      const Table all = TableOf(groups, 2 * Width(), AppendGain);
+      if (all.size() == 0) return {};
+      next.gain = HONE_TRY(Booster::Train(all, train));
+    }
     train.rounds = std::min(train.rounds, 60);
     double products = 0, squares = kDoubt;
     for (int fold = 0; fold < kFolds; ++fold) {

@@ -100,9 +100,10 @@ Result<Outputs> Conv(OperatorCall& call) {
 // Whether windows lie within the input and its padding, as kernels have them. `shape`: without the height that a line
 // does not have.
 bool LiesWithin(const Window& window, const Shape& shape) {
+  using Wide = __int128;  // attributes may be anything
   for (size_t d = 4 - shape.size(); d < 2; ++d)
-    if ((window.window[d] - 1) * window.dilation[d] >=
-        shape[shape.size() - 2 + d] + window.pads[d] + window.pads[2 + d])
+    if ((Wide{window.window[d]} - 1) * window.dilation[d] >=
+        Wide{shape[shape.size() - 2 + d]} + window.pads[d] + window.pads[2 + d])
       return false;
   return true;
 }
