@@ -33,7 +33,8 @@ class ScriptedDaemon {
         if (!Fill(socket->get(), body)) return;
         const std::string frames = answer(*header, body);
         if (frames.empty()) return;
-        if (write(socket->get(), frames.data(), frames.size()) != static_cast<ssize_t>(frames.size())) return;
+        if (send(socket->get(), frames.data(), frames.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(frames.size()))
+          return;
       }
     });
   }

@@ -41,7 +41,7 @@ class UnreadTest : public ::testing::Test {
       int fd = code_.get();
       std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
     }
-    ASSERT_EQ(sendmsg(ours_.get(), &message, 0), static_cast<ssize_t>(bytes));
+    ASSERT_EQ(sendmsg(ours_.get(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
     unread_->Sent(bytes, with_descriptor);
   }
   void Read(size_t bytes) {
