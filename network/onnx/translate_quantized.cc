@@ -274,8 +274,8 @@ Result<Outputs> DequantizeLinear(OperatorCall& call) {
   return call.build.Host({"DequantizeLinear", "wrw", {{dtype, x}}, compute}, inputs);
 }
 
-// The range of what comes, 0 included, on 256 steps: values, scale, zero point. Of nothing but zeros the scale is 0,
-// and 0 / 0 becomes 0.
+// The range of what comes, 0 included, on 256 steps: values, scale, zero point. Of nothing but zeros the scale is 1, as
+// in onnxruntime: ONNX's formula divides 0 by 0.
 Result<Outputs> DynamicQuantizeLinear(OperatorCall& call) {
   Builder& build = call.build;
   const ValueId x = call.In(0);
@@ -289,7 +289,9 @@ Result<Outputs> DynamicQuantizeLinear(OperatorCall& call) {
   };
   const ValueId least = HONE_TRY(end("min")), most = HONE_TRY(end("max"));
   const ValueId range = HONE_TRY(build.Binary("sub", most, least));
-  const ValueId scale = HONE_TRY(build.Binary("div", range, build.Scalar(255, DType::kF32)));
+  const ValueId step = HONE_TRY(build.Binary("div", range, build.Scalar(255, DType::kF32)));
+  const ValueId scale =
+      HONE_TRY(build.Select(HONE_TRY(build.Binary("eq", range, zero)), build.Scalar(1, DType::kF32), step));
   const ValueId point = HONE_TRY(Quantize(build, {HONE_TRY(build.Unary("neg", least)), scale, {}, DType::kU8}));
   return Outputs{HONE_TRY(Quantize(build, {x, scale, point, DType::kU8})), scale, point};
 }

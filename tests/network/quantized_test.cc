@@ -244,11 +244,12 @@ TEST(DynamicallyQuantized, ConvolutionsWithPaddingAreOfBytes) {
   EXPECT_THAT(kernels.back(), HasSubstr("const x1: i8["));
 }
 
-TEST(DynamicallyQuantized, NothingButZerosHasAScaleOf0) {
+TEST(DynamicallyQuantized, NothingButZerosHasAScaleOf1) {
   ModelFileBuilder file(13);
   file.Input("x", {3})
       .Node("DynamicQuantizeLinear", {"x"}, {"q", "s", "z"})
       .Output("q", {}, kUint8)
+      .Output("s", {})
       .Output("z", {}, kUint8);
   Result<Network> network = ImportedQuantized(file);
   ASSERT_TRUE(network) << network.error().Text();
@@ -257,7 +258,8 @@ TEST(DynamicallyQuantized, NothingButZerosHasAScaleOf0) {
       InterpretPlan(network->graph, plan, {{network->graph.inputs[0], MakeNumbers(DType::kF32, {3})}});
   ASSERT_TRUE(seen) << seen.error().Text();
   EXPECT_EQ((*seen)[0].whole, std::vector<int64_t>(3, 0));
-  EXPECT_EQ((*seen)[1].whole, std::vector<int64_t>(1, 0));
+  EXPECT_EQ((*seen)[1].real, std::vector<double>(1, 1));
+  EXPECT_EQ((*seen)[2].whole, std::vector<int64_t>(1, 0));
 }
 
 // ---- near misses: floats, and right
