@@ -108,13 +108,13 @@ def one(path, socket, threads, rounds):
     options.log_severity_level = 3
     options.inter_op_num_threads = 1
     options.intra_op_num_threads = threads[0]
-    theirs = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    inputs = {value.name: inputs[value.name] for value in theirs.get_inputs()}
-    names = [value.name for value in theirs.get_outputs()]
     try:
+        theirs = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        inputs = {value.name: inputs[value.name] for value in theirs.get_inputs()}
         wanted = theirs.run(None, inputs)
     except Exception as error:  # its own kinds, which are not public
         return {"unjudged": " ".join(str(error).split())[:300]}
+    names = [value.name for value in theirs.get_outputs()]
     result["finite"] = all(bool(numpy.isfinite(each).all()) for each in wanted if each.dtype.kind == "f")
     for count in threads:
         begin = time.perf_counter()

@@ -70,14 +70,14 @@ TRANSFORMERS = {
                                             "relative_attention": True, "pos_att_type": ["c2p", "p2c"],
                                             "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": True}),
     "xlnet": ("XLNetModel", TEXT, {"d_model": 768, "n_head": 12, "d_inner": 3072}),
-    "funnel": ("FunnelBaseModel", TEXT, {"block_sizes": [1, 1, 1]}),
+    "funnel": ("FunnelBaseModel", TEXT, {"block_sizes": [1, 1, 1], "num_hidden_layers": None}),
     "longformer": ("LongformerModel", TEXT, {"attention_window": [32, 32]}),
     "big_bird": ("BigBirdModel", TEXT, {"attention_type": "original_full"}),
     "squeezebert": ("SqueezeBertModel", TEXT, {}),
     "convbert": ("ConvBertModel", TEXT, {}),
     "mpnet": ("MPNetModel", TEXT, {}),
     "layoutlm": ("LayoutLMModel", TEXT, {}),
-    "nystromformer": ("NystromformerModel", TEXT, {"segment_means_seq_len": 64, "num_landmarks": 32}),
+    "nystromformer": ("NystromformerModel", TEXT, {"segment_means_seq_len": 64, "num_landmarks": 64}),
     "yoso": ("YosoModel", TEXT, {"use_expectation": True}),
     "fnet": ("FNetModel", TEXT, {}),
     "roformer": ("RoFormerModel", TEXT, {}),
@@ -346,7 +346,8 @@ def build(name):
                 {"image": images(VISION[name])}
         if name in SEGMENTATION:
             model = tv.get_model(name, weights=None, weights_backbone=None)
-            return Named.wrap(model, ["x"]), {"x": images(SEGMENTATION[name])}
+            image = "input" if name.startswith("lraspp") else "x"  # as its forward calls it
+            return Named.wrap(model, [image]), {image: images(SEGMENTATION[name])}
         if name in DETECTION:
             model = tv.get_model(name, weights=None, weights_backbone=None)
             size = DETECTION[name]
