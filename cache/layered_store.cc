@@ -25,7 +25,10 @@ constexpr size_t kMostSaid = 1000;
 std::string Absolute(const std::string& path) {
   std::error_code failed;
   std::filesystem::path absolute = std::filesystem::absolute(path, failed);
-  return path.empty() || failed ? path : absolute.lexically_normal().string();
+  std::string normal = path.empty() || failed ? path : absolute.lexically_normal().string();
+  // "cache/" is "cache": what lies beside it is named after it (cache/secret).
+  while (normal.size() > 1 && normal.ends_with('/')) normal.pop_back();
+  return normal;
 }
 
 bool SameDirectory(const std::string& a, const std::string& b) { return !a.empty() && a == b; }

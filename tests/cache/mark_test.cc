@@ -134,6 +134,13 @@ TEST_F(MarkTest, PinningAndStoringAgainDoNotMarkWhatWasPlanted) {
   {
     std::unique_ptr<ScheduleCache> cache = Open(Cache());
     ASSERT_TRUE(cache->Pin(SampleKey(1).fingerprint, true).has_value());
+TEST_F(MarkTest, TheKeyLiesBesideTheCacheHoweverItsDirectoryIsWritten) {
+  for (const std::string end : {"/", "//", "/.", "/db/.."}) {
+    EXPECT_TRUE(IsCurrent(*Open(Cache() + end), 1)) << end;  // by the one key that there is
+    EXPECT_FALSE(fs::exists(Cache() + "/.state")) << end;
+  }
+}
+
     EXPECT_FALSE(IsCurrent(*cache, 1));
     ASSERT_TRUE(cache->Put(SampleEntry(1), Durability::kSynced).has_value());  // the same schedule: keeps its artifact
     EXPECT_FALSE(IsCurrent(*cache, 1));
