@@ -130,7 +130,7 @@ Result<std::optional<CacheHit>> BundleCache::Lookup(const CacheKey& key, Countin
     }
     ++hits_;
     if (counting == Counting::kAsUse) NoteUse(key.fingerprint, key.class_fingerprint, 1);
-    const bool is_checked = uses_[i].is_checked;
+    const bool is_checked = IsCheckedHere(record);
     return CacheHit{std::move(record), CacheLayer::kSystem, is_checked, !is_checked};
   }
   ++misses_;

@@ -93,7 +93,7 @@ class BundleCache final : public ScheduleCache {
   struct Use {
     std::atomic<uint64_t> calls{0};
     std::atomic<int64_t> last_ms{0};
-    std::atomic<bool> is_checked{false};  // its artifact
+    std::atomic<bool> is_checked{false};  // its artifact; kept at the first of the kernel's that name it
   };
 
   explicit BundleCache(BundleCacheOptions options) : options_(std::move(options)) {}

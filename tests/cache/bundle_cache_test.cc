@@ -135,6 +135,18 @@ TEST_F(BundleCacheTest, CodeForAsManyThreadsComesFirst) {
   EXPECT_EQ((**Open()->Lookup(more, Counting::kNot)).record.key.target, kOurs);
 }
 
+TEST_F(BundleCacheTest, CodeThatSeveralRecordsNameIsCheckedOnce) {
+  BundleSample sample = SampleBundle(0);
+  const int threads = SampleRecord(0).key.threads;
+  sample.entries = {EntryFor(sample, kOurs, 1, threads + 1), EntryFor(sample, kLike, 1, threads)};
+  WriteSample("a.bundle", sample);
+  auto cache = Open();
+  const Record served = (**cache->Lookup(KeyOfSample(), Counting::kNot)).record;
+  EXPECT_EQ(served.key.target, kLike);
+  ASSERT_TRUE(cache->Put({served, "", std::nullopt}, Durability::kSoon).has_value());
+  EXPECT_TRUE((**cache->Lookup(KeyOfSample(), Counting::kNot)).artifact_current);
+}
+
 TEST_F(BundleCacheTest, AnotherTextOfTheSameFingerprintIsAMiss) {
   WriteSample("a.bundle", SampleBundle(2));
   auto cache = Open();
