@@ -14,9 +14,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/small_file.h"
 #include "cache/mend.h"
 #include "cache/rocks_store.h"
-#include "cache/small_file.h"
 #include "cache/trust.h"
 
 namespace hone {

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/secret.h"
 #include "cache/keys.h"
 #include "cache/layered_store.h"
 #include "cache/schedule_cache.h"
-#include "cache/secret.h"
 #include "cache/use_counts.h"
 
 namespace hone {

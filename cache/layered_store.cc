@@ -26,7 +26,7 @@ std::string Absolute(const std::string& path) {
   std::error_code failed;
   std::filesystem::path absolute = std::filesystem::absolute(path, failed);
   std::string normal = path.empty() || failed ? path : absolute.lexically_normal().string();
-  // "cache/" is "cache": what lies beside it is named after it (cache/secret).
+  // "cache/" is "cache": what lies beside it is named after it (base/secret).
   while (normal.size() > 1 && normal.ends_with('/')) normal.pop_back();
   return normal;
 }

@@ -50,18 +50,19 @@ bool WaitReadable(int fd, Deadline deadline) {
 
 std::shared_ptr<const DiskCache> OpenDisk(const ClientOptions& options) {
   if (!options.use_disk_cache) return nullptr;
-  std::string directory = options.disk_cache;
+  std::string directory = options.disk_cache, key_of;
   if (directory.empty()) {
     Result<std::string> cache = DefaultCacheDir();
     if (!cache) return nullptr;
     directory = *cache + "/client";
+    key_of = *cache + "-client";  // not in the daemon's cache, which may be somebody's who shipped it
   }
   // The process may go elsewhere, and its cache is to stay.
   std::error_code failed;
   const std::filesystem::path absolute = std::filesystem::absolute(directory, failed);
   if (failed) return nullptr;
   directory = absolute.lexically_normal();
-  return std::make_shared<DiskCache>(DiskCacheOptions{.directory = std::move(directory)});
+  return std::make_shared<DiskCache>(DiskCacheOptions{.directory = std::move(directory), .key_of = std::move(key_of)});
 }
 
 }  // namespace

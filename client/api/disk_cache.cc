@@ -21,7 +21,7 @@ namespace hone {
 namespace {
 
 constexpr std::string_view kMagic = "hone-code";
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr size_t kTextLimit = size_t{2} << 20;
 constexpr size_t kFileLimit = SealedMemfd::kMaxBytes + 3 * kTextLimit;
 constexpr size_t kDigestBytes = 32;
@@ -36,14 +36,18 @@ std::string RequestKey(std::string_view kernel, uint32_t threads) {
 
 std::string FileName(std::string_view request) { return HexOf(Hash128(request)) + ".code"; }
 
-Result<StoredCode> Decode(std::string_view file, std::string_view request) {
+Digest256 MarkOf(std::string_view body, const SecretKey& key) {
+  const Digest256 digest = Hash256(body);
+  return Mac256(key, "copy " + std::string(reinterpret_cast<const char*>(digest.data()), digest.size()));
+}
+
+Result<StoredCode> Decode(std::string_view file, std::string_view request, const SecretKey& key) {
   auto corrupt = [](const char* what) { return Error{ErrorKind::kCorrupt, what, "file"}; };
   if (file.size() < kHeadBytes + kDigestBytes) return corrupt("too short");
   std::string_view body = file.substr(0, file.size() - kDigestBytes);
-  Digest256 digest = Hash256(body);
-  if (file.substr(body.size()) != std::string_view(reinterpret_cast<const char*>(digest.data()), digest.size())) {
-    return corrupt("its checksum differs");
-  }
+  const Digest256 mark = MarkOf(body, key);
+  if (file.substr(body.size()) != std::string_view(reinterpret_cast<const char*>(mark.data()), mark.size()))
+    return corrupt("it is damaged, or was not stored by this user on this machine");
   ByteReader reader(body);
   if (HONE_TRY(reader.Raw(kMagic.size())) != kMagic) return corrupt("not a file of hone's");
   if (HONE_TRY(reader.U8()) != kVersion) return corrupt("written by another version");
@@ -65,7 +69,7 @@ bool StartsWith(int directory, const std::string& name, std::string_view head) {
          std::string_view(bytes, head.size()) == head;
 }
 
-// Not synced: a file that a power cut left half-written fails its checksum, and honed has the code anyway.
+// Not synced: a file that a power cut left half-written fails its mark, and honed has the code anyway.
 Result<void> Replace(int directory, const std::string& name, std::string_view bytes, const std::string& path) {
   static std::atomic<uint32_t> number{0};
   std::string temporary = std::string(kTemporary) + std::to_string(getpid()) + "-" + std::to_string(++number);
@@ -80,6 +84,10 @@ Result<void> Replace(int directory, const std::string& name, std::string_view by
 }
 
 }  // namespace
+
+Result<SecretKey> DiskCache::Key(bool may_create) const {
+  return OpenSecretKey(options_.key_of.empty() ? options_.directory : options_.key_of, may_create);
+}
 
 Result<std::optional<StoredCode>> DiskCache::Load(std::string_view kernel, uint32_t threads) const {
   Result<UniqueFd> directory = OpenPrivateDirectory(options_.directory);
@@ -96,7 +104,10 @@ Result<std::optional<StoredCode>> DiskCache::Load(std::string_view kernel, uint3
     return std::move(opened).error();
   }
   std::string file = HONE_TRY(ReadAll(opened->get(), kFileLimit));
-  Result<StoredCode> stored = Decode(file, request);
+  Result<SecretKey> key = Key(false);
+  if (!key && key.error().kind == ErrorKind::kNotFound) return std::optional<StoredCode>();
+  if (!key) return std::move(key).error();
+  Result<StoredCode> stored = Decode(file, request, *key);
   if (!stored) {
     if (stored.error().kind == ErrorKind::kCorrupt) unlinkat(directory->get(), name.c_str(), 0);
     Error error = std::move(stored).error();
@@ -132,8 +143,8 @@ Result<void> DiskCache::Store(std::string_view kernel, uint32_t threads, std::st
   file.String(canonical);
   file.String(EncodeBody(reply));
   file.Raw(code.bytes());
-  Digest256 checksum = Hash256(file.view());
-  file.Raw(std::span<const uint8_t>(checksum));
+  const Digest256 mark = MarkOf(file.view(), HONE_TRY(Key(true)));
+  file.Raw(std::span<const uint8_t>(mark));
   HONE_TRY(Replace(directory->get(), name, file.view(), options_.directory));
   static std::atomic<int> stores{0};
   if (stores.fetch_add(1, std::memory_order_relaxed) % kStoresPerTrim == 0) Trim(directory->get());

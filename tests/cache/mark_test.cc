@@ -9,10 +9,10 @@
 
 #include "base/envelope.h"
 #include "base/file.h"
+#include "base/secret.h"
 #include "cache/keys.h"
 #include "cache/rocks_store.h"
 #include "cache/schedule_cache.h"
-#include "cache/secret.h"
 #include "tests/support/sample_records.h"
 #include "tests/support/temporary_directory.h"
 
@@ -101,6 +101,13 @@ TEST_F(MarkTest, TheKeyLiesBesideTheCacheAndIsNobodyElses) {
   EXPECT_EQ(info.st_mode & 07777, 0600u);
 }
 
+TEST_F(MarkTest, TheKeyLiesBesideTheCacheHoweverItsDirectoryIsWritten) {
+  for (const std::string end : {"/", "//", "/.", "/db/.."}) {
+    EXPECT_TRUE(IsCurrent(*Open(Cache() + end), 1)) << end;  // by the one key that there is
+    EXPECT_FALSE(fs::exists(Cache() + "/.state")) << end;
+  }
+}
+
 TEST_F(MarkTest, PlantedCodeIsNotServedWhateverMarkItHas) {
   for (int way = 0; way < 3; ++way) {
     Put(*Open(Cache()), 1);
@@ -134,13 +141,6 @@ TEST_F(MarkTest, PinningAndStoringAgainDoNotMarkWhatWasPlanted) {
   {
     std::unique_ptr<ScheduleCache> cache = Open(Cache());
     ASSERT_TRUE(cache->Pin(SampleKey(1).fingerprint, true).has_value());
-TEST_F(MarkTest, TheKeyLiesBesideTheCacheHoweverItsDirectoryIsWritten) {
-  for (const std::string end : {"/", "//", "/.", "/db/.."}) {
-    EXPECT_TRUE(IsCurrent(*Open(Cache() + end), 1)) << end;  // by the one key that there is
-    EXPECT_FALSE(fs::exists(Cache() + "/.state")) << end;
-  }
-}
-
     EXPECT_FALSE(IsCurrent(*cache, 1));
     ASSERT_TRUE(cache->Put(SampleEntry(1), Durability::kSynced).has_value());  // the same schedule: keeps its artifact
     EXPECT_FALSE(IsCurrent(*cache, 1));

@@ -166,6 +166,9 @@ LOCKS = [
          "daemon_tests", "FairQueue.WhatIsAbandonedHas*"),
     Lock("mark of checked code", "cache/cache_impl.h", "return record.artifact_digest && IsMarkedBy(record, key_);",
          "return record.artifact_digest.has_value();", "cache_tests", "MarkTest.*"),
+    Lock("mark of a program's copies", "client/api/disk_cache.cc",
+         'return Mac256(key, "copy " + std::string(reinterpret_cast<const char*>(digest.data()), digest.size()));',
+         "return digest;", "client_tests", "DiskCacheTest.WhatSomebodyShipped*"),
     # What stays.
     Lock("sync of what was acknowledged", "cache/rocks_store.cc", "options.sync = sync == SyncMode::kSync;",
          "options.sync = sync == SyncMode::kSync && batch.operations().empty();", "cache_tests", "Acknowledged.*"),

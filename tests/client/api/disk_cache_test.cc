@@ -112,6 +112,21 @@ TEST_F(DiskCacheTest, AFileUnderAnotherRequestsNameIsRefused) {
   EXPECT_EQ(cache_.Load("two", 0).error().kind, ErrorKind::kCorrupt);
 }
 
+TEST_F(DiskCacheTest, WhatSomebodyShippedIsNotRun) {
+  const std::string theirs = scratch_.path() + "/theirs/";
+  const DiskCache other({.directory = theirs});
+  ASSERT_TRUE(other.Store("kernel", 0, "canonical", Reply("planted"), Code("planted")));
+  EXPECT_FALSE(fs::exists(theirs + ".state"));  // beside it, so that it is not shipped along
+  ASSERT_TRUE(Store("own", "code"));
+  for (const auto& entry : fs::directory_iterator(theirs)) fs::copy(entry.path(), directory_);
+  EXPECT_EQ(cache_.Load("kernel", 0).error().kind, ErrorKind::kCorrupt);
+  EXPECT_TRUE(cache_.Load("own", 0)->has_value());
+  // Nor where this user has stored nothing yet.
+  const std::string fresh = scratch_.path() + "/fresh";
+  fs::copy(theirs, fresh);
+  EXPECT_FALSE(DiskCache({.directory = fresh}).Load("kernel", 0)->has_value());
+}
+
 TEST_F(DiskCacheTest, NothingIsReadFromWhereOthersMayWrite) {
   ASSERT_TRUE(Store("kernel", "code"));
   fs::permissions(directory_, fs::perms(0777));

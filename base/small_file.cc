@@ -1,4 +1,4 @@
-#include "cache/small_file.h"
+#include "base/small_file.h"
 
 #include <fmt/format.h>
 

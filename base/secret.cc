@@ -1,4 +1,4 @@
-#include "cache/secret.h"
+#include "base/secret.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/paths.h"
-#include "cache/small_file.h"
+#include "base/small_file.h"
 
 namespace hone {
 namespace {
@@ -71,7 +71,10 @@ SecretKey RandomSecretKey() {
 }
 
 Result<SecretKey> OpenSecretKey(const std::string& cache_directory, bool may_create) {
-  const std::string directory = cache_directory + ".state", path = directory + "/key";
+  std::string directory = cache_directory;
+  while (directory.size() > 1 && directory.ends_with('/')) directory.pop_back();
+  directory += ".state";
+  const std::string path = directory + "/key";
   std::string why;
   Result<std::optional<SecretKey>> read = Read(directory, path, why, may_create);
   if (read && *read) return Bind(**read);
