@@ -24,6 +24,17 @@ bool SameIdentity(const CacheKey& a, const CacheKey& b) {
   return a.canonical == b.canonical && a.target == b.target && a.threads == b.threads;
 }
 
+bool HasTimesElsewhere(const Record& record) { return record.source && record.source->times_elsewhere; }
+
+// What was measured and compared here of a schedule, in the place of what another machine says of the same one.
+void KeepOwnFindings(const Record& old, Record& record) {
+  if (!HasTimesElsewhere(record) || HasTimesElsewhere(old) || (!old.measured && !old.expected)) return;
+  record.measured = old.measured;
+  record.expected = old.expected;
+  record.check = old.check;
+  record.source->times_elsewhere = false;
+}
+
 Error NoSuchKernel(const Fingerprint& fingerprint) {
   return Error{ErrorKind::kNotFound, fmt::format("no record of kernel {}; see `hone ls`", fingerprint.Hex()), ""};
 }
@@ -202,6 +213,7 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
   else if (record.created == WallTime())
     record.created = record.updated;
   record.pinned |= old && old->pinned;
+  if (old && IsSameSchedule(old->schedule, record.schedule)) KeepOwnFindings(*old, record);
   ArtifactCheck check = entry.artifact ? entry.check : ArtifactCheck::kNone;
   if (entry.artifact) {
     record.artifact_digest = Hash256(*entry.artifact);

@@ -152,6 +152,27 @@ TEST_F(ScheduleCacheTest, UpdateWithTheSameScheduleKeepsTheArtifact) {
   EXPECT_EQ(hit->record.measured->time, std::chrono::nanoseconds(40'000));
 }
 
+TEST_F(ScheduleCacheTest, TimesOfAnotherMachineReplaceNoneOfThisOneOfTheSameSchedule) {
+  PutWithArtifact(1);
+  NewRecord incoming = SampleEntry(1);
+  incoming.record.origin = Origin::kImported;
+  incoming.record.source = RecordSource{"pool", 1, std::nullopt, Origin::kTuned, true};
+  incoming.record.measured->time = std::chrono::nanoseconds(1);
+  incoming.record.check.max_rel_err = 0;
+  ASSERT_TRUE(cache_->Put(incoming, Durability::kSynced).has_value());
+  CacheHit hit = *Lookup(SampleKey(1));
+  EXPECT_TRUE(hit.artifact_current);
+  EXPECT_EQ(hit.record.origin, Origin::kImported);
+  EXPECT_FALSE(hit.record.source->times_elsewhere);
+  EXPECT_EQ(hit.record.measured, SampleRecord(1).measured);
+  EXPECT_EQ(hit.record.check, SampleRecord(1).check);
+  incoming.record.schedule += "unroll t2.i.1\n";
+  ASSERT_TRUE(cache_->Put(incoming, Durability::kSynced).has_value());
+  hit = *Lookup(SampleKey(1));
+  EXPECT_TRUE(hit.record.source->times_elsewhere);
+  EXPECT_EQ(hit.record.measured, incoming.record.measured);
+}
+
 TEST_F(ScheduleCacheTest, RemovedIsGoneAlsoAfterARestart) {
   PutWithArtifact(1);
   PutWithArtifact(2);
