@@ -75,6 +75,8 @@ class CacheImpl final : public ScheduleCache {
   void ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit, std::string_view from = {});
   // `unreadable`: set if there may be one that damage hides.
   std::optional<Found> FindRecord(const std::string& key, bool* unreadable = nullptr);
+  // A newer hone wrote the user's value, a record or a kernel's use: a miss, over which nothing is written.
+  bool HasNewer(Family family, const std::string& key);
   std::optional<KernelUse> StoredUse(const Fingerprint& fingerprint);
   std::vector<Found> FindKernel(const Fingerprint& fingerprint);
   std::string ClassTextOf(const Fingerprint& class_fingerprint);  // "" if unknown

@@ -108,6 +108,8 @@ Result<void> CacheImpl::MergeTwin(const std::string& twin_key) {
   bool unreadable = false;
   std::optional<Found> asked = FindRecord(key, &unreadable);
   if (unreadable) return Error{ErrorKind::kCorrupt, "what is asked for cannot be read", twin->record.label};
+  if (HasNewer(Family::kRecords, key))
+    return Error{ErrorKind::kUnsupported, "a newer hone's record is in its place", twin->record.label};
   if (asked && asked->record.key.canonical != today->canonical) asked.reset();  // a collision: nobody can ask for it
 
   StoreBatch batch;

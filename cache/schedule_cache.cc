@@ -35,6 +35,12 @@ void KeepOwnFindings(const Record& old, Record& record) {
   record.source->times_elsewhere = false;
 }
 
+// A newer hone wrote the value.
+template <typename Value>
+bool IsNewer(const Result<Value>& decoded) {
+  return !decoded && decoded.error().kind == ErrorKind::kUnsupported;
+}
+
 Error NoSuchKernel(const Fingerprint& fingerprint) {
   return Error{ErrorKind::kNotFound, fmt::format("no record of kernel {}; see `hone ls`", fingerprint.Hex()), ""};
 }
@@ -78,6 +84,7 @@ void CacheImpl::LogOnce(std::string_view event, Family family, std::string_view 
 
 void CacheImpl::SetAside(Family family, std::string_view key, std::optional<std::string_view> value, CacheLayer layer,
                          const Error& reason) {
+  if (reason.kind == ErrorKind::kUnsupported) return LogOnce("cache_newer", family, key, reason);
   LogOnce("cache_quarantine", family, key, reason);
   if (layer == CacheLayer::kSystem || options_.inspect) return;
   MutexLock lock(notes_mutex_);
@@ -103,6 +110,16 @@ CacheImpl::Opened CacheImpl::Open(Family family, std::string_view key, std::stri
   }
   SetAside(family, key, value, layer, record.error());
   return {Take::kTryNextLayer, {}, std::move(record).error()};
+}
+
+bool CacheImpl::HasNewer(Family family, const std::string& key) {
+  bool is_newer = false;
+  store_->Read(family, key, [&](std::string_view, std::string_view value, CacheLayer layer) {
+    is_newer = layer != CacheLayer::kSystem &&
+               (family == Family::kRecords ? IsNewer(DecodeRecord(value)) : IsNewer(DecodeKernelUse(value)));
+    return Take::kTaken;
+  });
+  return is_newer;
 }
 
 std::optional<CacheImpl::Found> CacheImpl::FindRecord(const std::string& key, bool* unreadable) {
@@ -205,6 +222,9 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
     found = FindRecord(key);
     if (found && SameIdentity(found->record.key, record.key) && durability == Durability::kSoon) return {};
   }
+  if ((!found || found->layer == CacheLayer::kSystem) && HasNewer(Family::kRecords, key))
+    return Error{ErrorKind::kUnsupported, "a newer hone's record is in its place, and stays: upgrade hone",
+                 record.label};
   const Record* old = found && SameIdentity(found->record.key, record.key) ? &found->record : nullptr;
   if (entry.admits) HONE_TRY(entry.admits(old));
   record.updated = options_.clock->WallNow();

@@ -140,9 +140,10 @@ class ScheduleCache {
   virtual ArtifactCheck CheckOf(const Record& record) const = 0;
 
   // Writes record and artifact as one. REQUIRES: `check` is true: what is kHere is served without another run from now
-  // on. Replaces a record of the same key, keeping its pin and `created`. When the disk
-  // refuses: kSoon succeeds, kSynced gives kIo or kLimit (kBusy during a repair); either way the record is served from
-  // memory and written when the disk is back.
+  // on. Replaces a record of the same key, keeping its pin, its `created` and, of the same schedule, what was measured
+  // and compared here instead of another machine's times. kUnsupported: a newer hone's record is there, and stays. When
+  // the disk refuses: kSoon succeeds, kSynced gives kIo or kLimit (kBusy during a repair); either way the record is
+  // served from memory and written when the disk is back.
   virtual Result<void> Put(const NewRecord& entry, Durability durability) = 0;
 
   // For callers that answer hits from memory of their own. Cheap: no I/O.

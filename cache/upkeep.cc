@@ -81,7 +81,9 @@ Result<void> CacheImpl::WriteUses() {
   MutexLock lock(store_->write_mutex());
   StoreBatch batch;
   for (auto& [fingerprint, use] : uses) {
-    if (std::optional<KernelUse> stored = StoredUse(fingerprint)) UseCounts::Merge(use, *stored);
+    std::optional<KernelUse> stored = StoredUse(fingerprint);
+    if (!stored && HasNewer(Family::kKernels, UseKey(fingerprint))) continue;
+    if (stored) UseCounts::Merge(use, *stored);
     batch.Put(Family::kKernels, UseKey(fingerprint), EncodeKernelUse(use));
   }
   return store_->Write(batch, Durability::kSoon);

@@ -174,7 +174,11 @@ Result<ImportRow> BundleImport::Take(const BundleEntry& entry, Durability durabi
     return row.why.empty() ? Result<void>() : Error{ErrorKind::kUnsupported, row.why, record.label};
   };
   Result<void> put = cache_->Put(stored, durability);
-  if (!put && row.fate == "kept") return row;
+  if (!put && put.error().kind == ErrorKind::kUnsupported) {
+    row.fate = "kept";
+    row.why = put.error().message;
+    return row;
+  }
   HONE_TRY(std::move(put));
   artifacts_ += code ? 1 : 0;
   const auto time = record.measured ? record.measured->time : record.expected.value_or(std::chrono::nanoseconds(0));
