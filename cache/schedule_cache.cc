@@ -194,18 +194,19 @@ std::string CacheImpl::Encoded(Record& record, ArtifactCheck check) const {
 }
 
 void CacheImpl::AddIndexRows(const Record& record, std::string_view class_text, StoreBatch& batch) {
-  auto present = [&](const std::string& key) {
+  auto present = [&](const std::string& key, bool has_text) {
     bool found = false;
-    store_->Read(Family::kKernels, key, [&](std::string_view, std::string_view, CacheLayer layer) {
+    store_->Read(Family::kKernels, key, [&](std::string_view, std::string_view value, CacheLayer layer) {
       found = layer != CacheLayer::kSystem;  // the system layer may go away
+      if (const Result<ClassInfo> info = DecodeClass(value); has_text && info) found &= !info->class_text.empty();
       return Take::kTaken;
     });
     return found;
   };
-  if (std::string key = ClassKey(record.key.class_fingerprint); !present(key))
+  if (std::string key = ClassKey(record.key.class_fingerprint); !present(key, !class_text.empty()))
     batch.Put(Family::kKernels, key,
               EncodeClass({record.key.class_fingerprint, record.label, std::string(class_text)}));
-  if (std::string key = UseKey(record.key.fingerprint); !present(key))
+  if (std::string key = UseKey(record.key.fingerprint); !present(key, false))
     batch.Put(Family::kKernels, key, EncodeKernelUse({record.key.class_fingerprint, 0, options_.clock->WallNow()}));
 }
 

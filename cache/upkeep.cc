@@ -10,6 +10,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cache/cache_impl.h"
+#include "ir/language/canonical.h"
+#include "ir/language/fingerprint.h"
+#include "ir/language/parse.h"
 
 namespace hone {
 namespace {
@@ -28,6 +31,15 @@ constexpr uint64_t kSizeStep = 64;  // and whenever a 64th of the cap was writte
 const std::string& QuarantineCountKey() {
   static const std::string key = "squarantined";
   return key;
+}
+
+// "": what the record says is not canonical today; then the class has a text again with its next new record.
+std::string ClassTextFor(const Record& record) {
+  const Result<Kernel> kernel = ParseKernel(record.key.canonical);
+  if (!kernel) return "";
+  Canonical canonical = Canonicalize(*kernel);
+  const bool is_of_the_class = ClassFingerprintOf(canonical) == record.key.class_fingerprint;
+  return is_of_the_class ? std::move(canonical.class_text) : "";
 }
 
 const std::string& LossesKey() {
@@ -192,15 +204,14 @@ Result<void> CacheImpl::MoveDamaged() {
   return {};
 }
 
-// Gives every record its kernel's and class's row again, after rows were lost. A class's text cannot be had from
-// records and stays empty until its next new record.
+// Gives every record its kernel's and class's row again, after rows were lost.
 void CacheImpl::RebuildIndex(std::stop_token stop) {
   constexpr size_t kChunk = 256;
   std::vector<Record> chunk;
   auto write = [&] {
     MutexLock lock(store_->write_mutex());
     StoreBatch batch;
-    for (const Record& record : chunk) AddIndexRows(record, "", batch);
+    for (const Record& record : chunk) AddIndexRows(record, ClassTextFor(record), batch);
     (void)store_->Write(batch, Durability::kSoon);
     chunk.clear();
   };
