@@ -55,6 +55,9 @@ class BundleCache final : public ScheduleCache {
   Result<bool> ForEachRecordAfter(std::string& place, const std::function<bool(const Record&)>& visit) override;
   CacheStats Stats() override;
 
+  // Bundles are chosen when they are opened.
+  void Distrust(std::set<Digest256>) override {}
+
   // Nothing is kept but what bundles hold: none of these is there, and what would change it is kUnsupported.
   Result<void> Pin(const Fingerprint&, bool) override { return Unchangeable(); }
   Result<void> Remove(const Fingerprint&) override { return Unchangeable(); }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -29,8 +30,9 @@ class CacheImpl final : public ScheduleCache {
 
   Result<std::optional<CacheHit>> Lookup(const CacheKey& key, Counting counting) override;
   Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) override;
-  bool IsCheckedHere(const Record& record) const override { return record.artifact_digest && IsMarkedBy(record, key_); }
+  bool IsCheckedHere(const Record& record) const override;
   ArtifactCheck CheckOf(const Record& record) const override;
+  void Distrust(std::set<Digest256> keys) override HONE_EXCLUDES(distrust_mutex_);
   Result<void> Put(const NewRecord& entry, Durability durability) override;
   void NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls) override;
   Result<KernelUse> UseOf(const Fingerprint& fingerprint) override;
@@ -96,6 +98,8 @@ class CacheImpl final : public ScheduleCache {
                 const Error& reason) HONE_EXCLUDES(notes_mutex_);
   void LogOnce(std::string_view event, Family family, std::string_view key, const Error& reason)
       HONE_EXCLUDES(notes_mutex_);
+  // A bundle brought it that a key signed which is not to be trusted (any more).
+  bool IsDistrusted(const Record& record) const HONE_EXCLUDES(distrust_mutex_);
   // Of a record that was changed here. `check`: what is known of its artifact.
   std::string Encoded(Record& record, ArtifactCheck check) const;
   // What a record's first write brings with it: its class's row, its kernel's.
@@ -170,7 +174,9 @@ class CacheImpl final : public ScheduleCache {
   std::vector<Damaged> damaged_ HONE_GUARDED_BY(notes_mutex_);          // waiting to be moved away
   Losses losses_ HONE_GUARDED_BY(notes_mutex_);
   std::atomic<bool> rebuild_index_{false};  // rows of the index were lost
-  Mutex evict_mutex_;                       // one eviction at a time
+  mutable Mutex distrust_mutex_;            // held for a moment only
+  std::shared_ptr<const std::set<Digest256>> distrusted_ HONE_GUARDED_BY(distrust_mutex_);  // null: none
+  Mutex evict_mutex_;                                                                       // one eviction at a time
 
   std::jthread upkeep_;  // last: stops before anything it uses goes
 };

@@ -180,8 +180,29 @@ Result<std::optional<std::vector<std::byte>>> CacheImpl::Artifact(const Record& 
   return artifact;
 }
 
+void CacheImpl::Distrust(std::set<Digest256> keys) {
+  auto distrusted = std::make_shared<const std::set<Digest256>>(std::move(keys));
+  MutexLock lock(distrust_mutex_);
+  distrusted_ = std::move(distrusted);
+}
+
+bool CacheImpl::IsDistrusted(const Record& record) const {
+  if (!record.source || !record.source->key) return false;
+  std::shared_ptr<const std::set<Digest256>> distrusted;
+  {
+    MutexLock lock(distrust_mutex_);
+    distrusted = distrusted_;
+  }
+  return distrusted && distrusted->contains(*record.source->key);
+}
+
+bool CacheImpl::IsCheckedHere(const Record& record) const {
+  return record.artifact_digest && IsMarkedBy(record, key_) && !IsDistrusted(record);
+}
+
 ArtifactCheck CacheImpl::CheckOf(const Record& record) const {
   if (IsCheckedHere(record)) return ArtifactCheck::kHere;
+  if (IsDistrusted(record)) return ArtifactCheck::kNone;
   const bool is_trusted = record.artifact_digest && IsMarkedToCheckBy(record, key_);
   return is_trusted ? ArtifactCheck::kTrusted : ArtifactCheck::kNone;
 }
@@ -235,6 +256,7 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
     record.created = record.updated;
   record.pinned |= old && old->pinned;
   if (old && IsSameSchedule(old->schedule, record.schedule)) KeepOwnFindings(*old, record);
+  if (IsDistrusted(record)) record.source->key.reset();  // what is known of its code now, this cache found out
   ArtifactCheck check = entry.artifact ? entry.check : ArtifactCheck::kNone;
   if (entry.artifact) {
     record.artifact_digest = Hash256(*entry.artifact);

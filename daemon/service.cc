@@ -213,6 +213,7 @@ class Service {
                              hot_->Forget(fingerprint);
                              if (transfers_) transfers_->ReadAgain(fingerprint);
                            }});
+    TakeRevokedKeys();
     if (!inspects()) {
       get_ready_ = std::make_unique<GetReady>(loop_, *cache_, *misses_, metrics_);
       admin_->get_ready = [this](const std::vector<Imported>& kernels) { get_ready_->Add(kernels); };
@@ -259,6 +260,15 @@ class Service {
       Guard();
     }
     return {};
+  }
+
+  // Code that came with such a key is no longer served, whenever it came.
+  void TakeRevokedKeys() {
+    Result<TrustedKeys> keys = TrustedKeys::Read(admin_->key_directories);
+    if (!keys)
+      return LogError("keys_not_read",
+                      {{"why", keys.error().Text()}, {"now", "what was revoked before stays revoked"}});
+    cache_->Distrust(keys->Revoked());
   }
 
   Result<void> OpenMetricsPort() {
@@ -382,6 +392,9 @@ class Service {
   }
 
   void Reload() {
+    TakeRevokedKeys();
+    HandUsesOver();
+    hot_->ForgetAll();  // what was revoked since may be among it
     Result<Config> next = ReadConfig(options_);
     if (!next) {
       LogError("reload_failed", {{"why", next.error().Text()}, {"now", "the old configuration stays"}});

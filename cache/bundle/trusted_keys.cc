@@ -78,6 +78,12 @@ Result<TrustedKeys> TrustedKeys::Read(const std::vector<std::string>& directorie
   return keys;
 }
 
+std::set<PublicKey> TrustedKeys::Revoked() const {
+  std::set<PublicKey> keys;
+  for (const auto& [key, reason] : revoked_) keys.insert(key);
+  return keys;
+}
+
 Result<Judgement> TrustedKeys::Judge(const Bundle& bundle, WallTime now) const {
   const BundleManifest& manifest = bundle.manifest();
   auto refuse = [&](std::string why) { return Error{ErrorKind::kInvalid, std::move(why), ""}; };

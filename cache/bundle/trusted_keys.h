@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ class TrustedKeys {
   // The same of a key that may be known: what all of its files say counts, so each narrows it.
   void Narrow(KeyFile key);
   void Revoke(const PublicKey& key, std::string reason) { revoked_.insert_or_assign(key, std::move(reason)); }
+
+  std::set<PublicKey> Revoked() const;
 
   // kInvalid: signed by a key that has expired or was revoked, or past its own date. Says nothing about older bundles:
   // see CheckFollows.

@@ -63,7 +63,8 @@ Command KeygenCommand() {
       .name = "keygen",
       .summary = "make a pair of keys that sign bundles and have them trusted",
       .details = R"(Writes NAME.key, which is secret, and NAME.pub. Whoever puts NAME.pub into ~/.config/hone/keys or
-/etc/hone/keys takes code that this key signed; a line in the file "revoked" there ends that.
+/etc/hone/keys takes code that this key signed; a line in the file "revoked" there ends that, at honed's
+next start or SIGHUP also for code that was taken before, which is then compiled here.
 
 Examples:
   hone keygen fleet

@@ -87,6 +87,11 @@ void HotSet::Forget(const Fingerprint& fingerprint) {
   }
 }
 
+void HotSet::ForgetAll() {
+  forgets_ += kMostForgotten + 1;
+  while (!codes_.empty()) Drop(*codes_.back());
+}
+
 bool HotSet::ForgotSince(uint64_t since, const Fingerprint& fingerprint) const {
   const uint64_t count = forgets_ - since;
   if (count > forgotten_.size()) return true;

@@ -50,6 +50,7 @@ class HotSet {
   void Insert(HotCodePtr code);
   // Every target's code of a kernel.
   void Forget(const Fingerprint& fingerprint);
+  void ForgetAll();
   uint64_t forgets() const { return forgets_; }  // how often
   // What was looked up of that kernel when forgets() was `since` is out of date: it was forgotten meanwhile, or so many
   // were that nobody knows.

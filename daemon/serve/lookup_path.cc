@@ -146,6 +146,8 @@ Result<Compiled> LookupPath::CheckImported(const LookUpResult& found, const Comp
   CheckReport report = HONE_TRY(Check(identity, found.known->schedule, *reference, object, options));
   metrics_.check.Add(watch.Microseconds());
   if (report.failure) return std::move(*report.failure).Context("the code from a bundle failed its check");
+  if (cache_.CheckOf(*found.known) == ArtifactCheck::kNone)
+    return Error{ErrorKind::kInvalid, "the key that signed it was revoked meanwhile", ""};
 
   Record record = *found.known;
   record.check = {report.max_rel_err, report.samples, report.full};

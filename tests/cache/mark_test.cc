@@ -91,6 +91,39 @@ TEST_F(MarkTest, WhatSomebodyTrustedSentIsToBeCheckedAndNotServed) {
   EXPECT_FALSE(hit.artifact_to_check);
 }
 
+TEST_F(MarkTest, CodeOfAKeyThatIsNoLongerTrustedIsMadeAgain) {
+  const Digest256 lost = Hash256("a key that was lost"), other = Hash256("another");
+  for (const ArtifactCheck check : {ArtifactCheck::kHere, ArtifactCheck::kTrusted}) {
+    const std::vector<std::byte> artifact = SampleArtifact(2);
+    NewRecord entry = SampleEntry(2);
+    entry.record.origin = Origin::kImported;
+    entry.record.source = RecordSource{"fleet", 1, lost, Origin::kTuned, false};
+    entry.artifact = artifact;
+    entry.check = check;
+    {
+      std::unique_ptr<ScheduleCache> cache = Open(Cache());
+      ASSERT_TRUE(cache->Put(entry, Durability::kSynced).has_value());
+      cache->Distrust({other});
+      EXPECT_EQ(cache->CheckOf((*cache->Lookup(SampleKey(2)))->record), check);
+    }
+    std::unique_ptr<ScheduleCache> cache = Open(Cache());
+    cache->Distrust({lost, other});
+    const CacheHit hit = **cache->Lookup(SampleKey(2));
+    EXPECT_FALSE(hit.artifact_current);
+    EXPECT_FALSE(hit.artifact_to_check);
+    EXPECT_FALSE(cache->IsCheckedHere(hit.record));
+    EXPECT_EQ(cache->CheckOf(hit.record), ArtifactCheck::kNone);
+    ASSERT_TRUE(cache->Pin(SampleKey(2).fingerprint, true).has_value());
+    EXPECT_FALSE(IsCurrent(*cache, 2));
+    entry.check = ArtifactCheck::kHere;  // it was compiled and checked here
+    ASSERT_TRUE(cache->Put(entry, Durability::kSynced).has_value());
+    EXPECT_TRUE(IsCurrent(*cache, 2));
+    EXPECT_TRUE(IsCurrent(*cache, 1));  // that no bundle brought
+    EXPECT_FALSE((*cache->Lookup(SampleKey(2)))->record.source->key);
+    ASSERT_TRUE(cache->Remove(SampleKey(2).fingerprint).has_value());
+  }
+}
+
 TEST_F(MarkTest, WhatWasCheckedHereIsServedAfterARestart) { EXPECT_TRUE(IsCurrent(*Open(Cache()), 1)); }
 
 TEST_F(MarkTest, TheKeyLiesBesideTheCacheAndIsNobodyElses) {

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 
@@ -120,6 +121,27 @@ class Bundles(harness.HoneTest):
         self.assertEqual(self.hone("ls"), "no kernels\n")
         os.remove(revoked)
         self.assertEqual(self.hone_json("import", self.bundle)[-1]["artifacts"], 2)
+
+    def test_code_of_a_key_that_was_revoked_is_made_again(self):
+        daemon = self.serve_two()
+        self.export("--artifacts")
+        daemon = self.move_to_an_empty_cache(daemon)
+        shutil.copy(self.public, self.keys)
+        self.hone("import", self.bundle)
+        for kernel in (SMALL, OTHER):
+            self.assertTrue(self.hone_json("get", kernel)[0]["hit"])
+        with open(self.public, encoding="utf-8") as public:
+            key = next(line.split()[1] for line in public if line.startswith("public "))
+        with open(os.path.join(self.keys, "revoked"), "w", encoding="utf-8") as file:
+            file.write(key + " lost\n")
+        os.kill(daemon.pid, signal.SIGHUP)
+        daemon.wait_for_log("reloaded")
+        self.assertFalse(self.hone_json("get", SMALL)[0]["hit"])
+        daemon.stop()
+        self.start()
+        self.assertTrue(self.hone_json("get", SMALL)[0]["hit"])
+        self.assertFalse(self.hone_json("get", OTHER)[0]["hit"])
+        self.assertEqual((self.stat("imported_checked"), self.stat("misses")), (0, 1))
 
     def test_an_older_bundle_does_not_come_back(self):
         shutil.copy(self.public, self.keys)
