@@ -171,6 +171,9 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   if (schedule.empty()) {
     record.origin = Origin::kDefault;
     record.source.reset();
+    record.donor.reset();
+    record.measured.reset();  // of the schedule that was to be built
+    record.expected.reset();
   }
   // The builder gives back the steps alone; what was decided about them stays with them.
   const std::string choices = ChoicesOf(schedule);

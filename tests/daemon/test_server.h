@@ -133,6 +133,7 @@ class FakeWorkerPools : public WorkerPools {
   std::optional<Error> check_error;  // of the attempt: nothing is known of the code
   std::string fail_schedule;
   ErrorKind fail_kind = ErrorKind::kInvalid;  // … and by which error
+  std::string slow_schedule;                  // this one takes a hundred times as long
   std::string last_schedule;
   std::optional<uint32_t> last_user;                                           // as last_schedule
   std::function<std::vector<std::byte>(const std::string& kernel)> make_code;  // instead of a few lines that do nothing
@@ -141,14 +142,14 @@ class FakeWorkerPools : public WorkerPools {
   class FakeReference : public Reference {
    public:
     explicit FakeReference(FakeWorkerPools& shop) : shop_(shop) {}
-    Result<CheckReport> Check(const SealedMemfd&, const CheckOptions&, Deadline) override {
+    Result<CheckReport> Check(const SealedMemfd&, const CheckOptions& options, Deadline) override {
       if (shop_.check_error) return *shop_.check_error;
       CheckReport report;
       report.failure = shop_.check_failure;
       report.max_rel_err = 1e-7;
       report.samples = 16;
       report.first_run_us = 3;
-      report.time_us = 2;
+      report.time_us = options.timed_runs == 0 ? 0 : shop_.IsSlow() ? 200 : 2;
       return report;
     }
 
@@ -156,6 +157,10 @@ class FakeWorkerPools : public WorkerPools {
     FakeWorkerPools& shop_;
   };
 
+  bool IsSlow() {
+    MutexLock lock(mutex_);
+    return !slow_schedule.empty() && last_schedule == slow_schedule;
+  }
   bool IsHeld(const std::string& kernel) const HONE_REQUIRES(mutex_) {
     return held_ && kernel.find(*held_) != std::string::npos;
   }
