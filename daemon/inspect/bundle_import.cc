@@ -6,6 +6,7 @@
 
 #include "base/generated_code.h"
 #include "base/log.h"
+#include "daemon/serve/own_record.h"
 #include "ir/language/canonical.h"
 #include "ir/language/fingerprint.h"
 #include "ir/language/parse.h"
@@ -167,10 +168,12 @@ Result<ImportRow> BundleImport::Take(const BundleEntry& entry, Durability durabi
   NewRecord stored{record, entry.class_text, std::nullopt};
   if (code) stored.artifact = *code;
   stored.check = ArtifactCheck::kTrusted;
+  std::optional<Record> own;  // that has run here, and makes room
   stored.admits = [&](const Record* there) -> Result<void> {
     if (there == nullptr) return {};
     row.why = WhyKept(*there, record);
     row.fate = row.why.empty() ? "replaced" : "kept";
+    if (row.why.empty() && HasRunHere(*there) && !IsSameSchedule(there->schedule, record.schedule)) own = *there;
     return row.why.empty() ? Result<void>() : Error{ErrorKind::kUnsupported, row.why, record.label};
   };
   Result<void> put = cache_->Put(stored, durability);
@@ -180,6 +183,7 @@ Result<ImportRow> BundleImport::Take(const BundleEntry& entry, Durability durabi
     return row;
   }
   HONE_TRY(std::move(put));
+  if (own) KeepOwnRecord(*cache_, *std::move(own));
   artifacts_ += code ? 1 : 0;
   const auto time = record.measured ? record.measured->time : record.expected.value_or(std::chrono::nanoseconds(0));
   changed_.push_back(

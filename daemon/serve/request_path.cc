@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "codegen/rules/choices.h"
+#include "daemon/serve/own_record.h"
 #include "daemon/serve/steps.h"
 #include "tuner/recording.h"
 
@@ -51,6 +52,32 @@ bool IsOfTheSchedule(const Error& error) {
 }  // namespace
 
 Result<Compiled> RequestPath::Compile(const LookUpResult& found, const CompileRequest& options) {
+  const bool is_first_run = found.known && found.known->source && found.known->source->times_elsewhere;
+  Result<Compiled> compiled = CompileFound(found, options);
+  if (!is_first_run || !compiled || !IsChecked(found.identity.target)) return compiled;
+  return FasterOf(found, options, *std::move(compiled));
+}
+
+Result<Compiled> RequestPath::FasterOf(const LookUpResult& found, const CompileRequest& options, Compiled compiled) {
+  const CacheKey& key = found.identity.key;
+  std::optional<Record> own = TakeOwnRecord(cache_, key);
+  const double us = compiled.code->reply.expected_us;
+  if (!own || !IsSlowerThanOwn(us, *own)) return compiled;
+  const Result<std::optional<CacheHit>> now = cache_.Lookup(key, Counting::kNot);
+  if (!now || !*now || (*now)->record.pinned || (*now)->record.origin == Origin::kTuned) return compiled;
+  LookUpResult before = found;
+  before.there = StateOf((*now)->record);
+  before.known = std::move(*own);
+  Result<Compiled> again = CompileWith(before, before.known->schedule, options);
+  if (!again) return compiled;
+  LogInfo("import_was_slower", {{"fingerprint", key.fingerprint.Hex()},
+                                {"bundle", found.known->source->bundle},
+                                {"us", us},
+                                {"then", "what was served before is served again"}});
+  return again;
+}
+
+Result<Compiled> RequestPath::CompileFound(const LookUpResult& found, const CompileRequest& options) {
   if (found.is_to_check && IsChecked(found.identity.target)) {
     Result<Compiled> checked = CheckImported(found, options);
     if (checked || IsPassing(checked.error())) return checked;

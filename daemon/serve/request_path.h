@@ -22,6 +22,10 @@ class RequestPath : public LookupPath {
   Result<Compiled> Compile(const LookUpResult& found, const CompileRequest& options) override;
 
  private:
+  // What was found of it: checked, or compiled, or else as a kernel that nobody knows.
+  Result<Compiled> CompileFound(const LookUpResult& found, const CompileRequest& options);
+  // After the first run here of what a bundle brought: what was served before, if that is faster.
+  Result<Compiled> FasterOf(const LookUpResult& found, const CompileRequest& options, Compiled compiled);
   // As a neighbour's schedule or the default is the best guess; the provenance is kept.
   Result<Compiled> CompileTransferred(const LookUpResult& found, const CompileRequest& options);
   enum class Storing : uint8_t { kRecord, kNot };

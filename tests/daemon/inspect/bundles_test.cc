@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "daemon/inspect/bundle_uploads.h"
 #include "daemon/routes.h"
@@ -78,10 +81,12 @@ class ImportTest : public ::testing::Test {
                            .facts = {},
                            .forget = [](const Fingerprint&) {}});
     admin_->get_ready = [this](const std::vector<Imported>& kernels) {
+      for (const Imported& kernel : kernels) worths_.push_back(kernel.worth);
       if (!kernels.empty()) ready_.push_back(kernels.size());
     };
   }
-  NextPart<ImportReply> Import(int kernels) {
+  // All with times and calls that somebody says.
+  NextPart<ImportReply> Import(int kernels, std::optional<Timing> measured = {}, uint64_t calls = 1) {
     BundleSample sample = SampleBundle(0);
     std::string schedule;  // any that can be read
     for (int i = 1; i <= kernels; ++i) {
@@ -95,7 +100,8 @@ class ImportTest : public ::testing::Test {
       record.origin = Origin::kTuned;
       if (schedule.empty()) schedule = Space::Open(identity.key.canonical, identity.target)->Default()->schedule;
       record.schedule = schedule;
-      sample.entries.push_back({std::move(record), identity.class_text, 1});
+      record.measured = measured;
+      sample.entries.push_back({std::move(record), identity.class_text, calls});
     }
     const std::string bytes = *sample.Write(std::nullopt);
     Result<UploadReply> upload =
@@ -116,6 +122,7 @@ class ImportTest : public ::testing::Test {
   std::unique_ptr<RequestPath> path_;
   std::unique_ptr<Admin> admin_;
   std::vector<size_t> ready_;
+  std::vector<double> worths_;
   LoopThread loop_;  // last: nothing of it runs when the others go
 };
 
@@ -130,6 +137,33 @@ TEST_F(ImportTest, AllIsMadeReadyAtTheEnd) {
   EXPECT_FALSE(part->more);
   next = nullptr;
   EXPECT_THAT(Ready(), ::testing::ElementsAre(300));
+}
+
+// Whatever time the bundle says.
+TEST_F(ImportTest, WhatTurnsOutToBeSlowerGivesWayToWhatWasServedBefore) {
+  const KernelRequest ask{"add(M=1,N=1)", "", 0};
+  Timing best;
+  best.time = std::chrono::nanoseconds(1);
+  for (const bool is_slower : {true, false}) {
+    const LookUpResult first = *path_->LookUp(ask);
+    if (!first.code) { ASSERT_TRUE(path_->Compile(first, {})); }
+    const Record own = (*cache_->Lookup(first.identity.key))->record;
+    EXPECT_EQ(own.origin, Origin::kDefault);
+    ASSERT_TRUE(Import(1, best)({}));
+    const LookUpResult found = *path_->LookUp(ask);
+    ASSERT_TRUE(found.known && !found.code);
+    EXPECT_EQ(found.known->origin, Origin::kImported);
+    pools_.slow_schedule = is_slower ? found.known->schedule : "";
+    Result<Compiled> compiled = path_->Compile(found, {});
+    ASSERT_TRUE(compiled) << compiled.error().Text();
+    const CacheHit hit = **cache_->Lookup(first.identity.key);
+    EXPECT_TRUE(hit.artifact_current);
+    EXPECT_EQ(compiled->code->reply.expected_us, 2);
+    EXPECT_EQ(hit.record.schedule, is_slower ? own.schedule : found.known->schedule);
+    EXPECT_EQ(hit.record.origin, is_slower ? Origin::kDefault : Origin::kImported);
+    EXPECT_EQ(hit.record.source.has_value(), !is_slower);
+    EXPECT_EQ(hit.record.measured->time, std::chrono::nanoseconds(2000));
+  }
 }
 
 TEST_F(ImportTest, WhatWasStoredIsMadeReadyWhenTheClientDoesNotWaitForTheRest) {
