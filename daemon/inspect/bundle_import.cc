@@ -187,7 +187,7 @@ Result<ImportRow> BundleImport::Take(const BundleEntry& entry, Durability durabi
   artifacts_ += code ? 1 : 0;
   const auto time = record.measured ? record.measured->time : record.expected.value_or(std::chrono::nanoseconds(0));
   changed_.push_back(
-      {record.key.fingerprint, static_cast<double>(entry.calls + 1) * static_cast<double>(time.count() + 1)});
+      {record.key.fingerprint, (static_cast<double>(entry.calls) + 1) * (static_cast<double>(time.count()) + 1)});
   return row;
 }
 

@@ -139,6 +139,16 @@ TEST_F(ImportTest, AllIsMadeReadyAtTheEnd) {
   EXPECT_THAT(Ready(), ::testing::ElementsAre(300));
 }
 
+TEST_F(ImportTest, TheMostThatABundleCanSayIsWorthMost) {
+  Timing most;
+  most.time = std::chrono::nanoseconds::max();
+  NextPart<ImportReply> next = Import(1, most, std::numeric_limits<uint64_t>::max());
+  ASSERT_TRUE(next({}));
+  next = nullptr;
+  EXPECT_THAT(Ready(), ::testing::ElementsAre(1));
+  EXPECT_GT(worths_.at(0), 1e37);
+}
+
 // Whatever time the bundle says.
 TEST_F(ImportTest, WhatTurnsOutToBeSlowerGivesWayToWhatWasServedBefore) {
   const KernelRequest ask{"add(M=1,N=1)", "", 0};
