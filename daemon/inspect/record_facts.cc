@@ -51,15 +51,16 @@ std::vector<Fact> FactsOf(const Record& record) {
   facts.push_back({"origin", std::string(OriginName(record.origin))});
   if (record.source) facts.push_back({"source", SourceText(*record.source)});
   if (record.donor) facts.push_back({"donor", record.donor->Hex()});
-  const std::string_view where = record.source && record.source->times_elsewhere ? ", on another machine" : "";
-  if (record.measured) facts.push_back({"measured", MeasuredText(*record.measured) + std::string(where)});
+  const bool is_elsewhere = record.source && record.source->times_elsewhere;  // it has not run here yet
+  const std::string where = is_elsewhere ? ", on another machine" : "";
+  if (record.measured) facts.push_back({"measured", MeasuredText(*record.measured) + where});
   if (record.expected) facts.push_back({"expected", fmt::format("{:.1f} us", Us(*record.expected))});
   const bool is_checked = UncheckedName(record.key.target).empty();
-  facts.push_back({"verified", is_checked ? "yes" : "no"});
+  facts.push_back({"verified", is_checked && !is_elsewhere ? "yes" : "no"});
   if (is_checked) facts.push_back({"max_rel_err", fmt::format("{:.3g}", record.check.max_rel_err)});
   facts.push_back({"checked", !is_checked         ? "never: built for a device that is not here"
-                              : record.check.full ? "every element"
-                                                  : fmt::format("{} elements", record.check.samples)});
+                              : record.check.full ? "every element" + where
+                                                  : fmt::format("{} elements{}", record.check.samples, where)});
   facts.push_back({"artifact", record.artifact_digest
                                    ? fmt::format("{} bytes, {}", record.artifact_bytes, HexOf(*record.artifact_digest))
                                    : "none: only the schedule is kept"});
@@ -103,15 +104,16 @@ std::vector<Fact> ReasonsOf(const Record& record, const ArtifactState& artifact)
   } else {
     reasons.push_back({"artifact", "kept; a request compiles nothing"});
   }
+  const bool is_elsewhere = record.source && record.source->times_elsewhere;
   if (UncheckedName(record.key.target).empty())
     reasons.push_back(
-        {"check", fmt::format("compared with the reference at {}, off by at most {:.3g} of the bound's scale",
+        {"check", fmt::format("compared with the reference{} at {}, off by at most {:.3g} of the bound's scale",
+                              is_elsewhere ? " on another machine, to be done here," : "",
                               record.check.full ? "every element" : fmt::format("{} elements", record.check.samples),
                               record.check.max_rel_err)});
   else
     reasons.push_back({"check", "none: built for a device that is not here, and never run"});
   if (record.measured) {
-    const bool is_elsewhere = record.source && record.source->times_elsewhere;
     reasons.push_back(
         {"expectation", (is_elsewhere ? "from another machine, to be measured here: " : "from measured calls: ") +
                             MeasuredText(*record.measured)});

@@ -117,6 +117,23 @@ TEST(Admin, AnArtifactThatWasNotCheckedHereIsNotSaidToBeServed) {
     EXPECT_NE(words_of(state).find("the next request compiles the schedule again"), std::string::npos);
 }
 
+TEST(Admin, WhatHasRunElsewhereAloneIsNotSaidToBeVerified) {
+  Record record;
+  record.key.target = "cpu avx2 cpu=generic features= l1=32768 l2=524288 l3=4194304 cores=1";
+  record.check = {1e-7, 300, true};
+  record.source = RecordSource{"pool", 1, std::nullopt, Origin::kTuned, true};
+  auto fact = [&](const std::string& name) {
+    for (const Fact& fact : FactsOf(record))
+      if (fact.name == name) return fact.value;
+    return std::string();
+  };
+  EXPECT_EQ(fact("verified"), "no");
+  EXPECT_EQ(fact("checked"), "every element, on another machine");
+  record.source->times_elsewhere = false;
+  EXPECT_EQ(fact("verified"), "yes");
+  EXPECT_EQ(fact("checked"), "every element");
+}
+
 TEST(Admin, StatsHaveTheHitsTime) {
   TestServer server;
   ASSERT_TRUE(server.Get("add(M=1,N=1)"));
