@@ -11,10 +11,20 @@ namespace hone {
 namespace {
 
 // What rises and falls; everything else only rises.
-constexpr std::string_view kGauges[] = {
-    "connections",        "connections_lingering", "watchers",      "watches",   "lookups_queued",
-    "builds_queued",      "builds_running",        "hot_entries",   "hot_bytes", "cache_disk_bytes",
-    "cache_memory_bytes", "cache_pending_records", "cache_size_cap"};
+constexpr std::string_view kGauges[] = {"connections",
+                                        "connections_lingering",
+                                        "watchers",
+                                        "watches",
+                                        "lookups_queued",
+                                        "builds_queued",
+                                        "builds_running",
+                                        "imports_waiting",
+                                        "hot_entries",
+                                        "hot_bytes",
+                                        "cache_disk_bytes",
+                                        "cache_memory_bytes",
+                                        "cache_pending_records",
+                                        "cache_size_cap"};
 
 struct Quantile {
   std::string_view suffix, value;

@@ -9,6 +9,7 @@ namespace {
 TEST(PrometheusText, NamesTypesAndUnits) {
   const std::vector<Stat> stats = {{"misses", 12345678},
                                    {"connections", 3},
+                                   {"imports_waiting", 2},
                                    {"hit_count", 7},
                                    {"hit_p50_us", 2.5},
                                    {"hit_p99_us", 1000},
@@ -22,6 +23,8 @@ TEST(PrometheusText, NamesTypesAndUnits) {
 hone_misses_total 12345678
 # TYPE hone_connections gauge
 hone_connections 3
+# TYPE hone_imports_waiting gauge
+hone_imports_waiting 2
 # TYPE hone_hit_seconds summary
 hone_hit_seconds_count 7
 hone_hit_seconds{quantile="0.5"} 2.5e-06
