@@ -267,6 +267,16 @@ void MarkDamaged(const std::string& path) {
     LogWarn("cache_mark", {{"error", written.error().Text()}});
 }
 
+uint64_t CacheBytes(const std::string& path, const CountsFile& counts) {
+  uint64_t bytes = 0;
+  for (const std::string& name : ListDirectory(path).value_or(std::vector<std::string>())) {
+    const bool is_file = name == "FORMAT" || name == "LOCK" || name == "DAMAGED";
+    if (is_file || name == "db" || name.starts_with("db.") || name.starts_with("damaged-"))
+      bytes += DiskUsage(path + "/" + name, counts);
+  }
+  return bytes;
+}
+
 uint64_t RemoveDamagedCopies(const std::string& path) {
   uint64_t freed = 0;
   for (const std::string& name : ListDirectory(path).value_or(std::vector<std::string>())) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/file.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "cache/salvage.h"
@@ -61,6 +62,10 @@ Result<SalvageReport> SalvageLive(const DirectoryOptions& options, const Store& 
 
 // Leaves word for the next opening. Failing to is logged and otherwise harmless.
 void MarkDamaged(const std::string& path);
+
+// Bytes on disk of the cache's own files, those with names that `counts`: what programs keep in a directory of their
+// own there (client/api/disk_cache) is no part of it.
+uint64_t CacheBytes(const std::string& path, const CountsFile& counts = nullptr);
 
 // Deletes databases set aside by salvages. Returns the bytes freed.
 uint64_t RemoveDamagedCopies(const std::string& path);

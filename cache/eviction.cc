@@ -113,7 +113,7 @@ Result<uint64_t> CacheImpl::KeptBytes() {
   const std::shared_ptr<Store> store = store_->user();
   if (!store) return uint64_t{0};
   uint64_t tables = 0;
-  uint64_t bytes = DiskUsage(options_.directory, [&](std::string_view name) {
+  uint64_t bytes = CacheBytes(options_.directory, [&](std::string_view name) {
     const bool is_table = name.ends_with(".sst") || name.ends_with(".blob");
     tables += is_table;
     return !is_table && !name.ends_with(".log");
@@ -155,7 +155,7 @@ Result<CacheImpl::Evicted> CacheImpl::EvictPass(Evicts what, uint64_t bytes, con
 
 void CacheImpl::AwaitDeletions(uint64_t bytes, const std::stop_token& stop) const {
   const MonotonicTime until = std::chrono::steady_clock::now() + kDeletion;
-  while (DiskUsage(options_.directory) > bytes && !stop.stop_requested() && std::chrono::steady_clock::now() < until)
+  while (CacheBytes(options_.directory) > bytes && !stop.stop_requested() && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(kDeletionLook);
 }
 
@@ -164,7 +164,7 @@ Result<EvictionReport> CacheImpl::EvictTo(uint64_t bytes, std::stop_token stop) 
     return Error{ErrorKind::kUnsupported, "only a cache on disk that is open for writing evicts", options_.directory};
   MutexLock lock(evict_mutex_);
   EvictionReport report;
-  report.bytes_before = report.bytes_after = DiskUsage(options_.directory);
+  report.bytes_before = report.bytes_after = CacheBytes(options_.directory);
   if (report.bytes_before <= bytes) return report;
   HONE_TRY(WriteUses());
   HONE_TRY(store_->Flush());
@@ -182,7 +182,7 @@ Result<EvictionReport> CacheImpl::EvictTo(uint64_t bytes, std::stop_token stop) 
     report.records = evicted.removed;
   }
   if (evicted.suffices) AwaitDeletions(bytes, stop);
-  report.bytes_after = DiskUsage(options_.directory);
+  report.bytes_after = CacheBytes(options_.directory);
   evicted_artifacts_ += report.artifacts;
   evicted_records_ += report.records;
   LogInfo("cache_evicted", {{"trials", report.trials},

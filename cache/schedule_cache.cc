@@ -434,7 +434,7 @@ CacheStats CacheImpl::Stats() {
     stats.memory_bytes = store->MemoryUsage();
   }
   stats.pending_records = store_->pending_records();
-  if (!options_.directory.empty()) stats.disk_bytes = DiskUsage(options_.directory);
+  if (!options_.directory.empty()) stats.disk_bytes = CacheBytes(options_.directory);
   stats.size_cap = options_.size_cap;
   stats.not_persisting = store_->not_persisting();
   stats.repaired = store_->repaired();

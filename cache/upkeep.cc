@@ -80,7 +80,7 @@ void CacheImpl::Upkeep(std::stop_token stop) {
     if (options_.size_cap == 0 || options_.directory.empty() || !look) continue;
     size_seen = now;
     bytes_seen = bytes;
-    if (DiskUsage(options_.directory) <= options_.size_cap) continue;
+    if (CacheBytes(options_.directory) <= options_.size_cap) continue;
     Result<EvictionReport> evicted =
         EvictTo(static_cast<uint64_t>(static_cast<double>(options_.size_cap) * kEvictTo), stop);
     if (!evicted) LogWarn("cache_evict", {{"error", evicted.error().Text()}});

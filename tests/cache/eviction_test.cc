@@ -96,6 +96,24 @@ TEST_F(EvictionTest, RemovesTheLongestUnusedArtifactsAndKeepsSchedules) {
   EXPECT_FALSE(hit->artifact_current);
 }
 
+// As libhone does, by default.
+TEST_F(EvictionTest, WhatProgramsKeepInTheDirectoryIsNotTheCaches) {
+  Open(Options());
+  Fill(50);
+  const uint64_t own = Usage();
+  const std::string copies = Options().directory + "/client";
+  std::filesystem::create_directory(copies);
+  ASSERT_TRUE(WriteFileAtomically(copies + "/a.code", std::string(4 * own, 'x')).has_value());
+  EXPECT_EQ(cache_->Stats().disk_bytes, own);
+  Result<EvictionReport> report = cache_->EvictTo(own, {});
+  ASSERT_TRUE(report.has_value()) << report.error().Text();
+  EXPECT_EQ(report->artifacts + report->records, 0u);
+  report = cache_->EvictTo(own / 2, {});
+  ASSERT_TRUE(report.has_value()) << report.error().Text();
+  EXPECT_GT(report->artifacts, 0u);
+  EXPECT_EQ(report->records, 0u);
+}
+
 TEST_F(EvictionTest, AFloodOfKernelsDoesNotPushOutWhatIsUsedOften) {
   Open(Options());
   Fill(20);
