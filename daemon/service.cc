@@ -9,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <optional>
+#include <set>
 
 #include "backends/cpu/emulator.h"
 #include "backends/gpu/find_nvrtc.h"
@@ -264,11 +265,11 @@ class Service {
 
   // Code that came with such a key is no longer served, whenever it came.
   void TakeRevokedKeys() {
-    Result<TrustedKeys> keys = TrustedKeys::Read(admin_->key_directories);
-    if (!keys)
-      return LogError("keys_not_read",
-                      {{"why", keys.error().Text()}, {"now", "what was revoked before stays revoked"}});
-    cache_->Distrust(keys->Revoked());
+    Result<std::set<PublicKey>> revoked = TrustedKeys::ReadRevoked(admin_->key_directories);
+    if (!revoked)
+      return LogError("revoked_not_read",
+                      {{"why", revoked.error().Text()}, {"now", "what was revoked before stays revoked"}});
+    cache_->Distrust(*std::move(revoked));
   }
 
   Result<void> OpenMetricsPort() {

@@ -37,14 +37,16 @@ Result<void> ReadRevoked(std::string_view text, const std::string& path, Trusted
   return {};
 }
 
-Result<void> ReadDirectory(const std::string& directory, TrustedKeys& keys) {
+enum class Reads : uint8_t { kAll, kRevoked };
+
+Result<void> ReadDirectory(const std::string& directory, Reads reads, TrustedKeys& keys) {
   Result<UniqueFd> opened = OpenPrivateDirectory(directory, Owner::kSelfOrRoot);
   if (!opened && opened.error().kind == ErrorKind::kNotFound) return {};
   if (!opened) return std::move(opened).error();
   for (const std::string& name : HONE_TRY(ListDirectory(directory))) {
     const std::string path = directory + "/" + name;
     if (name == "revoked") HONE_TRY(ReadRevoked(HONE_TRY(ReadIn(*opened, name, path, kRevokedLimit)), path, keys));
-    if (!name.ends_with(".pub")) continue;
+    if (reads == Reads::kRevoked || !name.ends_with(".pub")) continue;
     KeyFile key = HONE_TRY(DecodeKeyFile(HONE_TRY(ReadIn(*opened, name, path, kKeyLimit)), path));
     if (key.seed) return Error{ErrorKind::kInvalid, "holds a secret key, and a public one belongs here", path};
     keys.Narrow(std::move(key));
@@ -74,14 +76,16 @@ void TrustedKeys::Narrow(KeyFile key) {
 
 Result<TrustedKeys> TrustedKeys::Read(const std::vector<std::string>& directories) {
   TrustedKeys keys;
-  for (const std::string& directory : directories) HONE_TRY(ReadDirectory(directory, keys));
+  for (const std::string& directory : directories) HONE_TRY(ReadDirectory(directory, Reads::kAll, keys));
   return keys;
 }
 
-std::set<PublicKey> TrustedKeys::Revoked() const {
-  std::set<PublicKey> keys;
-  for (const auto& [key, reason] : revoked_) keys.insert(key);
-  return keys;
+Result<std::set<PublicKey>> TrustedKeys::ReadRevoked(const std::vector<std::string>& directories) {
+  TrustedKeys keys;
+  for (const std::string& directory : directories) HONE_TRY(ReadDirectory(directory, Reads::kRevoked, keys));
+  std::set<PublicKey> revoked;
+  for (const auto& [key, reason] : keys.revoked_) revoked.insert(key);
+  return revoked;
 }
 
 Result<Judgement> TrustedKeys::Judge(const Bundle& bundle, WallTime now) const {

@@ -38,13 +38,14 @@ class TrustedKeys {
   // the place names it.
   static Result<TrustedKeys> Read(const std::vector<std::string>& directories);
 
+  // Which of any keys were revoked there, whatever other files are like. Errors: as Read, of the files `revoked`.
+  static Result<std::set<PublicKey>> ReadRevoked(const std::vector<std::string>& directories);
+
   // One more, for now; never one that was revoked.
   void Add(KeyFile key) { keys_.insert_or_assign(key.key, std::move(key)); }
   // The same of a key that may be known: what all of its files say counts, so each narrows it.
   void Narrow(KeyFile key);
   void Revoke(const PublicKey& key, std::string reason) { revoked_.insert_or_assign(key, std::move(reason)); }
-
-  std::set<PublicKey> Revoked() const;
 
   // kInvalid: signed by a key that has expired or was revoked, or past its own date. Says nothing about older bundles:
   // see CheckFollows.

@@ -152,6 +152,16 @@ TEST_F(TrustedKeysTest, ARevokedKeyIsRefusedKnownOrNot) {
   ExpectRefused(signed_, "revoked:1");
 }
 
+TEST_F(TrustedKeysTest, WhatIsRevokedIsKnownWhateverOtherFilesAreLike) {
+  WriteKey("another-program's.pub", "ssh-ed25519 AAAA\n");
+  EXPECT_FALSE(TrustedKeys::Read({Keys()}).has_value());
+  EXPECT_TRUE(TrustedKeys::ReadRevoked({Keys(), "/nowhere/at/all"})->empty());
+  WriteKey("revoked", HexOf(PublicKeyOf(kSampleSeed)) + " lost\n");
+  EXPECT_EQ(*TrustedKeys::ReadRevoked({Keys()}), (std::set<PublicKey>{PublicKeyOf(kSampleSeed)}));
+  WriteKey("revoked", "all of them\n");
+  EXPECT_FALSE(TrustedKeys::ReadRevoked({Keys()}).has_value());
+}
+
 TEST_F(TrustedKeysTest, EachOfSeveralFilesOfOneKeyNarrowsIt) {
   KeyFile narrow = SampleKeyFile(), wide = SampleKeyFile();
   narrow.roles = kSchedules;
