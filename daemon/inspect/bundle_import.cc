@@ -186,8 +186,8 @@ Result<ImportRow> BundleImport::Take(const BundleEntry& entry, Durability durabi
   if (own) KeepOwnRecord(*cache_, *std::move(own));
   artifacts_ += code ? 1 : 0;
   const auto time = record.measured ? record.measured->time : record.expected.value_or(std::chrono::nanoseconds(0));
-  changed_.push_back(
-      {record.key.fingerprint, (static_cast<double>(entry.calls) + 1) * (static_cast<double>(time.count()) + 1)});
+  const double worth = (static_cast<double>(entry.calls) + 1) * (static_cast<double>(time.count()) + 1);
+  changed_.push_back({record.key.fingerprint, record.key.target, worth});
   return row;
 }
 

@@ -16,15 +16,15 @@ void GetReady::Add(const std::vector<Imported>& kernels) {
 void GetReady::Next() {
   is_at_work_ = !waiting_.empty();
   if (!is_at_work_) return;
-  const Fingerprint fingerprint = waiting_.top().fingerprint;
+  const Imported next = waiting_.top();
   waiting_.pop();
   metrics_.imports_waiting = waiting_.size();
   misses_.Prepare(
-      [this, fingerprint](const Devices& devices) -> std::optional<KernelRequest> {
-        Result<std::vector<Record>> records = cache_.RecordsOf(fingerprint);
-        if (!records) return std::nullopt;
+      [this, next](const Devices& devices) -> std::optional<KernelRequest> {
+        Result<std::vector<Record>> records = cache_.RecordsOf(next.fingerprint);
+        if (!records || devices.Find(next.target) == nullptr) return std::nullopt;
         for (const Record& record : *records)
-          if (record.origin == Origin::kImported && devices.Find(record.key.target) != nullptr)
+          if (record.origin == Origin::kImported && record.key.target == next.target)
             return KernelRequest{record.key.canonical, record.key.target};
         return std::nullopt;
       },

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <queue>
+#include <string>
 #include <vector>
 
 #include "base/hash.h"
@@ -17,7 +18,8 @@ namespace hone {
 // A record that a bundle brought.
 struct Imported {
   Fingerprint fingerprint;
-  double worth = 0;  // calls × time, as far as whoever sent it knows
+  std::string target;  // one of several, maybe, that the kernel came for
+  double worth = 0;    // calls × time, as far as whoever sent it knows
 };
 
 // Used by the event loop's thread alone. What is left when honed ends is made ready when it is asked for.

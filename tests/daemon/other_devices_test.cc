@@ -2,11 +2,13 @@
 // mixed up with the CPU, nor one device with another.
 #include <gmock/gmock.h>
 
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
 #include "daemon/inspect/record_facts.h"
 #include "daemon/refine/idle_loop.h"
+#include "daemon/serve/get_ready.h"
 #include "tests/daemon/test_server.h"
 #include "tests/support/devices/scripted_device.h"
 
@@ -61,6 +63,7 @@ class OtherDevices : public ::testing::Test {
     });
   }
 
+  std::optional<GetReady> get_ready_;  // which the server's loop calls to its end
   TestServer server_;
 };
 
@@ -162,6 +165,29 @@ TEST_F(OtherDevices, ThatAreNotHereHaveCodeThatNobodyChecked) {
   };
   EXPECT_EQ(verified(*record), "no");
   EXPECT_EQ(verified(*RecordOf("scripted:0")), "yes");
+}
+
+// A bundle brings a kernel for the CPU and for another device.
+TEST_F(OtherDevices, AllOfThemHaveReadyWhatABundleBrought) {
+  std::vector<Imported> brought;
+  for (const std::string target : {"", "scripted:0", "scripted:1"}) {
+    ASSERT_TRUE(Get(target));
+    Record record = *RecordOf(target);
+    record.origin = Origin::kImported;
+    record.schedule += " ";  // another one, without code
+    record.key.code.clear();
+    const ResolvedKernel identity = *server_.path->Identify({kKernel, target, 0});
+    ASSERT_TRUE(
+        server_.cache->Put({.record = record, .class_text = identity.class_text, .artifact = {}}, Durability::kSoon));
+    ASSERT_FALSE(RecordOf(target)->artifact_digest);
+    brought.push_back({record.key.fingerprint, record.key.target, 1});
+  }
+  server_.Do([&] {
+    for (const Imported& kernel : brought) server_.hot->Forget(kernel.fingerprint);
+    get_ready_.emplace(server_.loop(), *server_.cache, *server_.misses, server_.metrics).Add(brought);
+  });
+  for (const std::string target : {"", "scripted:0", "scripted:1"})
+    EXPECT_TRUE(TestServer::Eventually([&] { return RecordOf(target)->artifact_digest.has_value(); })) << target;
 }
 
 TEST_F(OtherDevices, ThatAreNotHereAreNotRefinedInIdleTime) {

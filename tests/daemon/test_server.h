@@ -254,6 +254,7 @@ class TestServer {
 
   void Do(const std::function<void()>& work) { loop_.Do(work); }
   void Post(const std::function<void()>& work) { loop_.loop.Post(work); }
+  EventLoop& loop() { return loop_.loop; }
 
   // A connected socket; of any process, as far as the daemon knows.
   UniqueFd Dial(const ClientId& client = {geteuid(), getpid()}) {
