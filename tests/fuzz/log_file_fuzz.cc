@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "cache/log_file.h"
 #include "base/small_file.h"
+#include "cache/log_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
