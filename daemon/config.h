@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "cache/bundle/bundle.h"
 #include "daemon/refine/idle_gate.h"
 
 namespace hone {
@@ -25,6 +26,7 @@ struct Config {
   std::chrono::milliseconds idle_exit{0};  // of a honed that its socket started; 0: it stays
   std::string metrics_listen;              // a LoopbackPort; "" for none
   std::string system_cache;                // read-only layer; "" for none
+  std::string bundles = kBundleDirectory;  // whose bundles are imported; "" for none
   uint64_t cache_bytes = uint64_t{4} << 30;
   int builders = 0;  // 0: one a core, at most 4
   int runners = 0;   // 0: as many as builders

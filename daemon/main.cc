@@ -32,7 +32,7 @@ usage: honed [options]
   --version, --help
 
 Signals: on SIGTERM, honed answers the requests in progress, writes everything to disk and exits. On SIGHUP, it reads the
-configuration and the revoked keys again. systemd may pass the socket (honed.socket).
+configuration, the revoked keys and what bundles there are. systemd may pass the socket (honed.socket).
 
 examples:
   honed                                          serve on the default socket

@@ -26,6 +26,7 @@
 #include "daemon/free_memory.h"
 #include "daemon/idle_exit.h"
 #include "daemon/inspect/admin.h"
+#include "daemon/inspect/dropped_bundles.h"
 #include "daemon/inspect/insight.h"
 #include "daemon/metrics_port.h"
 #include "daemon/refine/idle_loop.h"
@@ -216,6 +217,7 @@ class Service {
                            }});
     TakeRevokedKeys();
     if (!inspects()) {
+      dropped_.emplace(*admin_);
       get_ready_ = std::make_unique<GetReady>(loop_, *cache_, *misses_, metrics_);
       admin_->get_ready = [this](const std::vector<Imported>& kernels) { get_ready_->Add(kernels); };
       tuning_ = std::make_unique<Tuning>(
@@ -259,6 +261,7 @@ class Service {
       HONE_TRY(StartListening(listening_));
       server_->Accept(UniqueFd(listening_.socket.Release()));
       Guard();
+      LookForBundles();
     }
     return {};
   }
@@ -330,6 +333,7 @@ class Service {
     watchdog_.reset();
     idle_exit_.reset();
     router_->Close();
+    dropped_.reset();
     server_.reset();
     HandUsesOver();
     if (Result<void> flushed = cache_->Flush(); !flushed && !inspects()) {
@@ -392,6 +396,10 @@ class Service {
     });
   }
 
+  void LookForBundles() {
+    if (!config_.bundles.empty()) dropped_->Look({config_.bundles});
+  }
+
   void Reload() {
     TakeRevokedKeys();
     HandUsesOver();
@@ -406,6 +414,7 @@ class Service {
     SetLogLevel(next->log);
     for (const std::string& key : NeedRestart(config_, *next)) { LogWarn("reload_needs_restart", {{"key", key}}); }
     config_ = *std::move(next);
+    LookForBundles();
     hot_->SetLimits(HotLimitsOf(config_, descriptors_));
     server_->SetLimits(ServerLimitsOf(config_, descriptors_));
     OpenToOthers(listening_, ServerLimitsOf(config_, descriptors_).several_users());
@@ -449,6 +458,7 @@ class Service {
   std::unique_ptr<Misses> misses_;
   std::unique_ptr<GetReady> get_ready_;
   std::unique_ptr<Admin> admin_;
+  std::optional<DroppedBundles> dropped_;
   std::unique_ptr<Insight> insight_;
   std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<IdleLoop> idle_;

@@ -19,8 +19,6 @@ struct EdgeOptions {
   std::string runner;  // "": FindOwnProgram
 };
 
-inline constexpr const char* kBundleDirectory = "/usr/share/hone/bundles.d";
-
 // Serves until SIGTERM or SIGINT. `on_ready` is called once clients are answered. Errors: what kept it from starting.
 // A bundle that cannot be served is none: it is left out, and the log and the status say so.
 Result<void> RunEdge(const EdgeOptions& options, const std::function<void()>& on_ready);

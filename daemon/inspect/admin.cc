@@ -31,6 +31,12 @@ Result<Record> Admin::FindRecord(const std::string& fingerprint_digits) {
   return std::move(records.front());
 }
 
+void Admin::ForgetSoon(std::vector<Imported> stored) {
+  loop.Post([this, stored = std::move(stored)] {
+    for (const Imported& kernel : stored) forget(kernel.fingerprint);
+  });
+}
+
 Result<Record> Admin::FindRecordOf(const KernelName& name) {
   if (name.is_fingerprint) return FindRecord(name.kernel);
   const int threads = static_cast<int>(std::min(name.threads, 4096u));

@@ -63,6 +63,9 @@ struct Admin {
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   clockid_t loop_cpu_clock = CpuClockOfThisThread();
 
+  // Drops the code of kernels that were stored from memory; from any thread, and done before whatever is posted later.
+  void ForgetSoon(std::vector<Imported> stored);
+
   // The record for this machine if the kernel has one, its CPU's first, else for another. kNotFound.
   Result<Record> FindRecord(const std::string& fingerprint_digits);
   Result<Record> FindRecordOf(const KernelName& name);

@@ -111,11 +111,7 @@ class PartedImport {
     const size_t before = import_->changed().size();
     Result<ImportReply> reply = import_->Next();
     // Before the reply, which is posted later.
-    std::vector<Imported> changed(import_->changed().begin() + static_cast<std::ptrdiff_t>(before),
-                                  import_->changed().end());
-    admin_.loop.Post([&admin = admin_, changed = std::move(changed)] {
-      for (const Imported& kernel : changed) admin.forget(kernel.fingerprint);
-    });
+    admin_.ForgetSoon({import_->changed().begin() + static_cast<std::ptrdiff_t>(before), import_->changed().end()});
     if (!reply || !reply->more) GetReady();
     return reply;
   }

@@ -14,7 +14,7 @@
 namespace hone {
 namespace {
 
-constexpr std::string_view kNote = "transfer";
+constexpr std::string_view kTransferNote = "transfer";
 constexpr std::string_view kFirstLine = "transfer 2";
 constexpr size_t kMostGuesses = 64, kMostNotes = 1000;
 
@@ -120,11 +120,11 @@ Result<TransferProvenance> ParseProvenance(std::string_view text) {
 }
 
 void KeepProvenance(ScheduleCache& cache, const CacheKey& key, const TransferProvenance& provenance) {
-  (void)cache.PutNote(key, kNote, PrintProvenance(provenance), Durability::kSoon);
+  (void)cache.PutNote(key, kTransferNote, PrintProvenance(provenance), Durability::kSoon);
 }
 
 std::optional<TransferProvenance> ProvenanceOf(ScheduleCache& cache, const CacheKey& key) {
-  Result<std::optional<std::string>> text = cache.GetNote(key, kNote);
+  Result<std::optional<std::string>> text = cache.GetNote(key, kTransferNote);
   if (!text || !*text) return std::nullopt;
   Result<TransferProvenance> provenance = ParseProvenance(**text);
   if (!provenance) return std::nullopt;

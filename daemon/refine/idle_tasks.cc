@@ -16,7 +16,7 @@ constexpr double kDoubtful = 0.35;  // confidence below which a guess is looked 
 constexpr size_t kPlanned = 100;
 
 // The note that progress is kept in, so that what was refined yesterday is not searched again.
-constexpr std::string_view kNote = "refined";
+constexpr std::string_view kRefinedNote = "refined";
 
 double MicrosecondsOf(const Record& record) {
   const auto time = record.measured ? record.measured->time : record.expected.value_or(std::chrono::nanoseconds(0));
@@ -51,7 +51,7 @@ Result<void> IdleTasks::Look(uint64_t compiled, const Transfers* transfers) {
     } else {  // not seen yet, or removed and asked for again
       progress.id = id;
       progress.created = record.created;
-      Result<std::optional<std::string>> stored = cache_.GetNote(record.key, kNote);
+      Result<std::optional<std::string>> stored = cache_.GetNote(record.key, kRefinedNote);
       long long trials = 0, stale = 0;
       double won = 1;
       if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld %lf", &trials, &stale, &won) >= 2)
@@ -139,7 +139,7 @@ Result<void> IdleTasks::Refined(const Turn& turn, const Tuning::Outcome& outcome
   task.stale = outcome.ratio > kBetter ? 0 : task.stale + trials;
   if (outcome.search.exhausted) task.stale = kRefined;
   Result<void> noted =
-      cache_.PutNote(turn.record.key, kNote, fmt::format("{} {} {:.6g}", task.trials, task.stale, progress.won),
+      cache_.PutNote(turn.record.key, kRefinedNote, fmt::format("{} {} {:.6g}", task.trials, task.stale, progress.won),
                      Durability::kSoon, turn.record.created);
   if (!noted && noted.error().kind == ErrorKind::kNotFound) return {};  // removed meanwhile
   return noted;

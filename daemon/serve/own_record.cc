@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-constexpr std::string_view kNote = "own";
+constexpr std::string_view kOwnNote = "own";
 constexpr double kBeyondNoise = 1.25;      // of the best of a few calls
 constexpr double kBeyondNoiseOfFirst = 2;  // of a first call, which finds caches cold and pages unmapped
 
@@ -24,14 +24,14 @@ void KeepOwnRecord(ScheduleCache& cache, Record own) {
   own.artifact_bytes = 0;
   own.mark.reset();
   own.pinned = false;
-  Result<void> kept = cache.PutNote(own.key, kNote, EncodeRecord(own), Durability::kSoon);
+  Result<void> kept = cache.PutNote(own.key, kOwnNote, EncodeRecord(own), Durability::kSoon);
   if (!kept) LogWarn("own_record_not_kept", {{"kernel", own.key.fingerprint.Hex()}, {"why", kept.error().Text()}});
 }
 
 std::optional<Record> TakeOwnRecord(ScheduleCache& cache, const CacheKey& key) {
-  const Result<std::optional<std::string>> note = cache.GetNote(key, kNote);
+  const Result<std::optional<std::string>> note = cache.GetNote(key, kOwnNote);
   if (!note || !*note || (*note)->empty()) return std::nullopt;
-  (void)cache.PutNote(key, kNote, "", Durability::kSoon);
+  (void)cache.PutNote(key, kOwnNote, "", Durability::kSoon);
   Result<Record> own = DecodeRecord(**note);
   if (!own || own->key.canonical != key.canonical || own->key.target != key.target || own->key.threads != key.threads)
     return std::nullopt;

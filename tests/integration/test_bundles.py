@@ -11,7 +11,7 @@ import time
 import harness
 from harness import SMALL, small
 
-OTHER = small(77)
+OTHER, THIRD = small(77), small(55)
 
 
 class Bundles(harness.HoneTest):
@@ -142,6 +142,40 @@ class Bundles(harness.HoneTest):
         self.assertTrue(self.hone_json("get", SMALL)[0]["hit"])
         self.assertFalse(self.hone_json("get", OTHER)[0]["hit"])
         self.assertEqual((self.stat("imported_checked"), self.stat("misses")), (0, 1))
+
+    def test_what_is_dropped_into_a_directory_is_imported_once(self):
+        daemon = self.serve_two()
+        self.export("--artifacts")
+        dropped = os.path.join(self.directory.path, "bundles.d")
+        os.mkdir(dropped)
+        shutil.copy(self.bundle, os.path.join(dropped, "fleet.bundle"))
+        self.hone("get", THIRD)
+        self.export(self.fingerprint_of(THIRD), key=False)
+        daemon.stop()
+        shutil.rmtree(os.path.join(self.directory.path, "cache"))
+        shutil.copy(self.public, self.keys)
+        with open(self.directory.config, "w", encoding="utf-8") as file:
+            file.write(f'[cache]\nbundles = "{dropped}"\n')
+        daemon = self.start("--config", self.directory.config)
+        self.wait_until(lambda: len(self.hone_json("ls")) == 2)
+        self.assertTrue(self.hone_json("get", SMALL, "--no-compile")[0]["hit"])
+        self.hone("rm", self.fingerprint_of(OTHER))
+        # A later one comes when it is looked for again; what was removed does not, nor what others may have written.
+        os.rename(self.bundle, os.path.join(dropped, "pool.bundle"))
+        planted = os.path.join(dropped, "a.bundle")
+        shutil.copy(os.path.join(dropped, "fleet.bundle"), planted)
+        os.chmod(planted, 0o666)
+        os.kill(daemon.pid, signal.SIGHUP)
+        self.wait_until(lambda: len(self.hone_json("ls")) == 2)
+        self.assertEqual(self.hone_json("get", THIRD)[0]["origin"], "imported")
+        daemon.wait_for_log("bundle_left_out")
+        daemon.stop()
+        self.assertIn(planted, daemon.log())
+        self.start("--config", self.directory.config)
+        self.assertEqual(self.hone_json("get", OTHER)[0]["origin"], "default")
+
+    def fingerprint_of(self, kernel):
+        return self.hone_json("get", kernel)[0]["fingerprint"]
 
     def test_an_older_bundle_does_not_come_back(self):
         shutil.copy(self.public, self.keys)
