@@ -28,7 +28,6 @@ namespace hone {
 inline constexpr uint16_t kBundleVersion = 1;
 inline constexpr size_t kBundleHeadBytes = 32;
 inline constexpr size_t kBundleSignatureBytes = 96;
-inline constexpr const char* kBundleDirectory = "/usr/share/hone/bundles.d";  // where packages put them
 
 struct BundleLimits {
   static constexpr uint64_t kBytes = uint64_t{1} << 30;      // of a bundle

@@ -15,7 +15,6 @@
 #include "backends/registry.h"
 #include "base/paths.h"
 #include "base/start_thread.h"
-#include "cache/bundle/bundle.h"
 #include "cache/bundle_cache.h"
 #include "daemon/edge/edge_path.h"
 #include "daemon/edge/suits.h"
