@@ -1,19 +1,17 @@
 #include "cache/bundle_directory.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <utility>
 
 #include "base/file.h"
+#include "cache/bundle/bundle_files.h"
 
 namespace hone {
 namespace {
 
-Result<HeldBundle> OpenBundle(const UniqueFd& directory, const std::string& name, const std::string& path,
-                              const TrustedKeys& keys, WallTime now) {
-  UniqueFd file = HONE_TRY(OpenPrivateFile(directory.get(), name, O_RDONLY, Owner::kSelfOrRoot, path));
+Result<HeldBundle> OpenBundle(const UniqueFd& file, const std::string& path, const TrustedKeys& keys, WallTime now) {
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) return ErrnoError(errno, "fstat");
   const auto size = static_cast<uint64_t>(info.st_size);
@@ -40,43 +38,33 @@ HeldBundle* FindSibling(HeldBundles& held, const HeldBundle& other) {
   return nullptr;
 }
 
-void OpenDirectory(const std::string& directory, const TrustedKeys& keys, WallTime now, HeldBundles& held) {
-  auto leave_out = [&](const std::string& path, const Error& error) {
-    held.left_out.push_back(fmt::format("{}: {}", path, error.where == path ? error.message : error.Text()));
-  };
-  Result<UniqueFd> opened = OpenPrivateDirectory(directory, Owner::kSelfOrRoot);
-  if (!opened && opened.error().kind == ErrorKind::kNotFound) return;
-  if (!opened) return leave_out(directory, opened.error());
-  Result<std::vector<std::string>> names = ListDirectory(directory);
-  if (!names) return leave_out(directory, names.error());
-  for (const std::string& name : *names) {
-    if (!name.ends_with(".bundle")) continue;
-    const std::string path = directory + "/" + name;
-    Result<HeldBundle> bundle = OpenBundle(*opened, name, path, keys, now);
-    if (!bundle) {
-      leave_out(path, bundle.error());
-      continue;
-    }
-    HeldBundle* sibling = FindSibling(held, *bundle);
-    if (sibling == nullptr) {
-      held.bundles.push_back(*std::move(bundle));
-      continue;
-    }
-    if (Result<void> follows = CheckFollows(bundle->bundle, PredecessorOf(sibling->bundle)); !follows) {
-      leave_out(path, follows.error());
-      continue;
-    }
-    if (sibling->bundle.digest() != bundle->bundle.digest())
-      held.left_out.push_back(fmt::format("{}: {} is a later version of it", sibling->path, path));
-    *sibling = *std::move(bundle);
+// kInvalid: there is a later one of the same key and name.
+Result<void> Hold(HeldBundle bundle, HeldBundles& held) {
+  HeldBundle* sibling = FindSibling(held, bundle);
+  if (sibling == nullptr) {
+    held.bundles.push_back(std::move(bundle));
+    return {};
   }
+  HONE_TRY(CheckFollows(bundle.bundle, PredecessorOf(sibling->bundle)));
+  if (sibling->bundle.digest() != bundle.bundle.digest())
+    held.left_out.push_back(fmt::format("{}: {} is a later version of it", sibling->path, bundle.path));
+  *sibling = std::move(bundle);
+  return {};
 }
 
 }  // namespace
 
 HeldBundles OpenBundles(const std::vector<std::string>& directories, const TrustedKeys& keys, WallTime now) {
   HeldBundles held;
-  for (const std::string& directory : directories) OpenDirectory(directory, keys, now, held);
+  const BundleFileVisitor visitor{
+      .visit = [&](const UniqueFd& file, const std::string& path) -> Result<void> {
+        return Hold(HONE_TRY(OpenBundle(file, path, keys, now)), held);
+      },
+      .leave_out =
+          [&](const std::string& path, const Error& error) {
+            held.left_out.push_back(fmt::format("{}: {}", path, error.where == path ? error.message : error.Text()));
+          }};
+  for (const std::string& directory : directories) ForEachBundleFile(directory, visitor);
   return held;
 }
 

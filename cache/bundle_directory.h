@@ -12,8 +12,6 @@
 
 namespace hone {
 
-inline constexpr const char* kBundleDirectory = "/usr/share/hone/bundles.d";  // that packages fill
-
 struct HeldBundle {
   std::string path;
   ReadOnlyMapping bytes;

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "cache/bundle_directory.h"
+#include "cache/bundle/bundle_files.h"
 #include "daemon/refine/idle_gate.h"
 
 namespace hone {

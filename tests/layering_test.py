@@ -58,7 +58,7 @@ LAYERS = {
     "daemon/inspect": {"base", "ir", "codegen", "backends", "cache", "tuner", "client/protocol", "daemon/metrics.h", "daemon/worker_pools.h",
                        "daemon/serve", "daemon/refine", "daemon/routes.h"},  # which declares the functions that answer
     # Without what makes code: no search, no builder, no database.
-    "daemon/edge": {"base", "ir", "backends/registry.h", "cache/bundle_cache.h", "client/protocol", "daemon/serve/lookup_path.h",
+    "daemon/edge": {"base", "ir", "backends/registry.h", "cache/bundle/bundle_files.h", "cache/bundle_cache.h", "client/protocol", "daemon/serve/lookup_path.h",
                     "daemon/serve/missing_kernels.h", "daemon/serve/devices.h", "daemon/serve/listen.h", "daemon/serve/misses.h",
                     "daemon/serve/server.h", "daemon/inspect/admin.h", "daemon/router.h", "daemon/routes.h", "daemon/free_memory.h",
                     "daemon/watchdog.h"},

@@ -15,6 +15,7 @@
 #include "backends/registry.h"
 #include "base/paths.h"
 #include "base/start_thread.h"
+#include "cache/bundle/bundle_files.h"
 #include "cache/bundle_cache.h"
 #include "daemon/edge/edge_path.h"
 #include "daemon/edge/suits.h"

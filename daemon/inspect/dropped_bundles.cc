@@ -1,6 +1,5 @@
 #include "daemon/inspect/dropped_bundles.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -14,6 +13,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/start_thread.h"
+#include "cache/bundle/bundle_files.h"
 #include "daemon/inspect/bundle_import.h"
 
 namespace hone {
@@ -68,6 +68,11 @@ void DroppedBundles::Look(std::vector<std::string> directories) {
 
 void DroppedBundles::Work(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "hone-dropped");
+  const BundleFileVisitor visitor{
+      .visit = [&](const UniqueFd& file, const std::string& path) { return TakeUp(file, path, stop); },
+      .leave_out = [](const std::string& path,
+                      const Error& error) { LogWarn("bundle_left_out", {{"file", path}, {"why", error.Text()}}); },
+      .goes_on = [&] { return !stop.stop_requested(); }};
   for (;;) {
     std::vector<std::string> directories;
     {
@@ -76,29 +81,11 @@ void DroppedBundles::Work(const std::stop_token& stop) {
       if (!is_at_work_) return;
       directories = *std::exchange(wanted_, std::nullopt);
     }
-    for (const std::string& directory : directories) LookThrough(directory, stop);
+    for (const std::string& directory : directories) ForEachBundleFile(directory, visitor);
   }
 }
 
-void DroppedBundles::LookThrough(const std::string& directory, const std::stop_token& stop) {
-  auto leave_out = [](const std::string& path, const Error& error) {
-    LogWarn("bundle_left_out", {{"file", path}, {"why", error.Text()}});
-  };
-  Result<UniqueFd> opened = OpenPrivateDirectory(directory, Owner::kSelfOrRoot);
-  if (!opened && opened.error().kind == ErrorKind::kNotFound) return;
-  if (!opened) return leave_out(directory, opened.error());
-  Result<std::vector<std::string>> names = ListDirectory(directory);
-  if (!names) return leave_out(directory, names.error());
-  for (const std::string& name : *names) {
-    if (!name.ends_with(".bundle") || stop.stop_requested()) continue;
-    const std::string path = directory + "/" + name;
-    if (Result<void> taken = TakeUp(opened->get(), name, path, stop); !taken) leave_out(path, taken.error());
-  }
-}
-
-Result<void> DroppedBundles::TakeUp(int directory, const std::string& name, const std::string& path,
-                                    const std::stop_token& stop) {
-  UniqueFd file = HONE_TRY(OpenPrivateFile(directory, name, O_RDONLY, Owner::kSelfOrRoot, path));
+Result<void> DroppedBundles::TakeUp(const UniqueFd& file, const std::string& path, const std::stop_token& stop) {
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) return ErrnoError(errno, "fstat", path);
   const std::string mark = "dropped " + path;

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "daemon/inspect/admin.h"
 
 namespace hone {
@@ -27,8 +28,7 @@ class DroppedBundles {
 
  private:
   void Work(const std::stop_token& stop);
-  void LookThrough(const std::string& directory, const std::stop_token& stop);
-  Result<void> TakeUp(int directory, const std::string& name, const std::string& path, const std::stop_token& stop);
+  Result<void> TakeUp(const UniqueFd& file, const std::string& path, const std::stop_token& stop);
 
   Admin& admin_;
   Mutex mutex_;
