@@ -271,7 +271,7 @@ class Service {
     Result<std::set<PublicKey>> revoked = TrustedKeys::ReadRevoked(admin_->key_directories);
     if (!revoked)
       return LogError("revoked_not_read",
-                      {{"why", revoked.error().Text()}, {"now", "what was revoked before stays revoked"}});
+                      {{"why", revoked.error().Text()}, {"now", "what was known to be revoked stays so"}});
     cache_->Distrust(*std::move(revoked));
   }
 

@@ -107,10 +107,11 @@ Command ImportCommand() {
           .details =
               R"(Schedules are taken from anybody, and compiled and checked here. Code is taken from trusted keys alone
 (~/.config/hone/keys, /etc/hone/keys, or --trust), and checked here once before it is served. honed does both after the
-import, while nobody waits for anything else, what is worth most first; what is wanted before is made ready at once. What was tuned here, or is pinned, stays; times of another machine replace none of this one, and what
-turns out to be slower here than what was served before gives way to that again. An import that
-ended early goes on when it is repeated. Of several unsigned files the fastest schedule of each kernel is taken, as far as their
-times tell, until it has run here.
+import, while nobody waits for anything else, what is worth most first; what is wanted before is made ready at once.
+What was tuned here, or is pinned, stays; times of another machine replace none of this one, and what turns out to be
+slower here than what was served before gives way to that again. An import that ended early goes on when it is repeated.
+Of several unsigned files the fastest schedule of each kernel is taken, as far as their times tell, until it has run
+here.
 
 Examples:
   hone import all.bundle
