@@ -5,6 +5,7 @@ import threading
 import numpy
 
 from hone import library as lib
+from hone.memory import ResultMemory, address
 
 # enum hone_dtype → NumPy. What NumPy does not have, ml_dtypes brings, which JAX and TensorFlow install.
 DTYPES = {1: numpy.bool_, 2: numpy.int8, 3: numpy.int32, 4: numpy.int64, 5: numpy.float16, 7: numpy.float32, 8: numpy.float64,
@@ -27,6 +28,11 @@ class Operand:
         self.shape = info.shape
         self.is_output = bool(info.is_output)
         self.is_const = bool(info.is_const)
+
+    def numpy_dtype(self):
+        if self.dtype is None:
+            raise lib.Error("unsupported", f"NumPy has no {self.dtype_name}; install ml_dtypes", self.name)
+        return self.dtype
 
     def __repr__(self):
         return f"{'const ' if self.is_const else ''}{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -72,7 +78,11 @@ class Kernel:
             info = self._info(held)
             self.operands = [Operand(info.operands[i]) for i in range(info.operand_count)]
             self._sizes = info.size_count
-        self._turn = threading.Condition()  # of the next three
+        self._inputs = [i for i, operand in enumerate(self.operands) if not operand.is_output]
+        self._outputs = [i for i, operand in enumerate(self.operands) if operand.is_output]
+        self._memories = None  # of the outputs, from the first call that wants them on
+        self._lock = threading.Lock()  # of the last three
+        self._turn = threading.Condition(self._lock)
         self._bound = {}  # index → the array whose memory the library reads
         self._calls = 0  # that run
         self._binding = False  # somebody waits for those to end, or binds
@@ -106,7 +116,7 @@ class Kernel:
                 names = ", ".join(self.operands[i].name for i in constants) or "none"
                 raise lib.Error("invalid", f"{name} is no constant operand; there are: {names}", self.text)
             given[found[0]] = array
-        with self._handle as held, self._turn:
+        with self._handle as held, self._lock:
             self._bind_alone(held, given, anew=True)
         return self
 
@@ -143,17 +153,19 @@ class Kernel:
     def _bind(self, held, index, value):
         array = self._checked(self.operands[index], value, self.operands[index].shape)
         error = lib.ErrorStruct()
-        if self._library.hone_bind(held, index, array.ctypes.data, ctypes.byref(error)):
+        if self._library.hone_bind(held, index, address(array), ctypes.byref(error)):
             raise error.raised()
         self._bound[index] = (value, array)
 
     @staticmethod
     def _checked(operand, value, shape):
         """As the operand wants it; copied only where the memory is not dense or not aligned."""
+        if type(value) is numpy.ndarray and value.shape == shape and value.dtype == operand.dtype:
+            flags = value.flags
+            if flags.c_contiguous and flags.aligned:
+                return value
         array = as_array(value)
-        if operand.dtype is None:
-            raise lib.Error("unsupported", f"NumPy has no {operand.dtype_name}; install ml_dtypes", operand.name)
-        if array.dtype != operand.dtype:
+        if array.dtype != operand.numpy_dtype():
             raise lib.Error("invalid", f"{array.dtype} elements, wanted {operand.dtype}", operand.name)
         if array.shape != shape:
             raise lib.Error("invalid", f"shape {array.shape}, wanted {shape}", operand.name)
@@ -167,16 +179,16 @@ class Kernel:
             return self._call(held, arrays, out, sizes)
 
     def _call(self, held, arrays, out, sizes):
-        inputs = [i for i, operand in enumerate(self.operands) if not operand.is_output]
-        with self._turn:
-            free = [i for i in inputs if i not in self._bound]
-        wanted = inputs if len(arrays) == len(inputs) else free
+        wanted = self._inputs
         if len(arrays) != len(wanted):
-            raise lib.Error("invalid", f"{len(arrays)} arrays, wanted {len(free)}: "
-                            + ", ".join(map(repr, (self.operands[i] for i in free))), self.text)
+            with self._lock:
+                wanted = [i for i in self._inputs if i not in self._bound]
+        if len(arrays) != len(wanted):
+            raise lib.Error("invalid", f"{len(arrays)} arrays, wanted {len(wanted)}: "
+                            + ", ".join(map(repr, (self.operands[i] for i in wanted))), self.text)
         if len(sizes) != self._sizes:
             raise lib.Error("invalid", f"{len(sizes)} sizes, wanted {self._sizes}", self.text)
-        dynamic = (ctypes.c_int64 * max(1, len(sizes)))(*(lib.whole(size, 64, "sizes") for size in sizes))
+        dynamic = (ctypes.c_int64 * len(sizes))(*(lib.whole(size, 64, "sizes") for size in sizes)) if sizes else None
         buffers = (ctypes.c_void_p * len(self.operands))()
         given, constants = [], {}
         for index, value in zip(wanted, arrays):
@@ -186,18 +198,18 @@ class Kernel:
                 continue
             array = self._checked(operand, value, self._shape(held, index, dynamic))
             given.append(array)  # until the call has ended
-            buffers[index] = array.ctypes.data
-        outputs = [i for i, operand in enumerate(self.operands) if operand.is_output]
-        results = self._results(held, outputs, out, dynamic)
-        for index, (_, array) in zip(outputs, results):
-            buffers[index] = array.ctypes.data
-        with self._turn:
-            self._bind_alone(held, constants)
+            buffers[index] = address(array)
+        results = self._results(held, dynamic) if out is None else self._given_results(held, out, dynamic)
+        for index, (_, begin) in zip(self._outputs, results):
+            buffers[index] = begin
+        with self._lock:
+            if constants:
+                self._bind_alone(held, constants)
             self._calls += 1
         try:
-            status = self._library.hone_call(held, buffers, dynamic if sizes else None)
+            status = self._library.hone_call(held, buffers, dynamic)
         finally:
-            with self._turn:
+            with self._lock:
                 self._calls -= 1
                 if self._binding:
                     self._turn.notify_all()
@@ -210,23 +222,29 @@ class Kernel:
         values = [value for value, _ in results]
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _results(self, held, outputs, out, sizes):
-        """Pairs of what the caller gets and the array that is written."""
-        if out is None:
-            made = [numpy.empty(self._shape(held, i, sizes), self.operands[i].dtype) for i in outputs]
-            return list(zip(made, made))
+    def _results(self, held, sizes):
+        """Arrays to write, and their addresses."""
+        if sizes is not None:
+            made = [numpy.empty(self._shape(held, i, sizes), self.operands[i].numpy_dtype()) for i in self._outputs]
+            return [(array, address(array)) for array in made]
+        if self._memories is None:
+            self._memories = [ResultMemory(self.operands[i].shape, self.operands[i].numpy_dtype()) for i in self._outputs]
+        return [memory.take() for memory in self._memories]
+
+    def _given_results(self, held, out, sizes):
+        """The same of what the caller wants to have written."""
         given = list(out) if isinstance(out, (tuple, list)) else [out]
-        if len(given) != len(outputs):
-            raise lib.Error("invalid", f"{len(given)} arrays to write, wanted {len(outputs)}", self.text)
+        if len(given) != len(self._outputs):
+            raise lib.Error("invalid", f"{len(given)} arrays to write, wanted {len(self._outputs)}", self.text)
         results = []
-        for index, value in zip(outputs, given):
+        for index, value in zip(self._outputs, given):
             array = as_array(value)
             if is_read_only(value, array):
                 raise lib.Error("invalid", "the array to write is read-only", self.operands[index].name)
             wanted = self._checked(self.operands[index], array, self._shape(held, index, sizes))
-            if wanted.ctypes.data != array.ctypes.data:
+            if wanted is not array and address(wanted) != address(array):
                 raise lib.Error("invalid", "the array to write is not dense, or not aligned", self.operands[index].name)
-            results.append((value, array))
+            results.append((value, address(array)))
         return results
 
     def release(self):

@@ -1,13 +1,13 @@
 """Whole networks from ONNX files."""
 import ctypes
 import os
-import sys
 import threading
 
 import numpy
 
 from hone import library as lib
 from hone.kernel import DTYPES, as_array
+from hone.memory import ResultMemory, address
 
 # onnxruntime's names where they are not NumPy's.
 ONNX_NAMES = {"float32": "tensor(float)", "float64": "tensor(double)"}
@@ -26,10 +26,28 @@ class Value:
         self.is_bfloat16 = described.dtype == BFLOAT16
         self.dtype = numpy.dtype(numpy.float32 if self.is_bfloat16 else DTYPES[described.dtype])
         self.type = "tensor(bfloat16)" if self.is_bfloat16 else ONNX_NAMES.get(self.dtype.name, f"tensor({self.dtype.name})")
+        self._as_is = None if self.is_open() or self.is_bfloat16 else tuple(self.shape)  # of arrays that are read where they are
 
     def is_open(self):
         """Whether each run decides its shape."""
         return self.shape is None or None in self.shape
+
+    def memory(self):
+        """Of an output whose shape no run decides."""
+        return ResultMemory(self.shape, numpy.uint16 if self.is_bfloat16 else self.dtype)
+
+    def checked(self, given):
+        """An array of this shape and type, dense."""
+        if (type(given) is numpy.ndarray and given.shape == self._as_is and given.dtype == self.dtype and
+                given.flags.c_contiguous):
+            return given
+        array = widened(as_array(given))
+        if array.dtype != self.dtype:
+            raise lib.Error("invalid", f"{array.dtype} elements, wanted {self.dtype}", self.name)
+        if self.shape is not None and (len(self.shape) != array.ndim or
+                                       any(size not in (None, seen) for size, seen in zip(self.shape, array.shape))):
+            raise lib.Error("invalid", f"shape {list(array.shape)}, wanted {self.shape}", self.name)
+        return to_bfloat16(array) if self.is_bfloat16 else numpy.ascontiguousarray(array).reshape(array.shape)
 
     def __repr__(self):
         return f"{self.name}: {self.type}{self.shape}"
@@ -74,11 +92,14 @@ class Session:
             raise error.raised()
         self._path = os.fspath(path)
         self._handle = lib.Handle(handle, self._library.hone_network_close, self._path, "the session is closed")
-        self._memory = ResultMemory()
         self._shares_lock = threading.Lock()
         self._inputs, self._outputs = ([self._describe(handle, is_output, i)
                                         for i in range(self._library.hone_network_count(handle, is_output))]
                                        for is_output in (0, 1))
+        self._input_names = [value.name for value in self._inputs]
+        self._is_open = any(value.is_open() for value in self._inputs + self._outputs)
+        self._memories = [] if self._is_open else [value.memory() for value in self._outputs]
+        self._has_bfloat16 = any(value.is_bfloat16 for value in self._outputs)
 
     def _describe(self, handle, is_output, index):
         value = NetworkValue()
@@ -96,26 +117,29 @@ class Session:
         alone without a list. A list of arrays comes back: those named, or all of them."""
         if len(arguments) not in (1, 2):
             raise TypeError("run(inputs) or run(output_names, inputs)")
+        wanted = self._places(arguments[0]) if len(arguments) == 2 and arguments[0] else None
         with self._handle as handle:
-            return self._run(handle, *arguments)
+            arrays = [value.checked(array) for value, array in zip(self._inputs, self._in_order(arguments[-1]))]
+            results = self._compute(handle, arrays) if self._is_open else self._run(handle, arrays)
+        return results if wanted is None else [results[place] for place in wanted]
 
-    def _run(self, handle, *arguments):
-        names, given = arguments if len(arguments) == 2 else (None, arguments[0])
+    def _places(self, names):
+        """Of outputs, by their names."""
         known = [value.name for value in self._outputs]
-        for name in names or []:
+        for name in names:
             if name not in known:
                 raise lib.Error("invalid", f"there is no output {name}; there are: {', '.join(known)}", self._path)
-        arrays = [self._checked(value, array) for value, array in zip(self._inputs, self._in_order(given))]
-        if any(value.is_open() for value in self._inputs + self._outputs):
-            results = self._compute(handle, arrays)
-            return [results[known.index(name)] for name in names] if names else results
-        results = [self._memory.take(value.shape, numpy.uint16 if value.is_bfloat16 else value.dtype)
-                   for value in self._outputs]
+        return [known.index(name) for name in names]
+
+    def _run(self, handle, arrays):
+        taken = [memory.take() for memory in self._memories]
         error = lib.ErrorStruct()
-        if self._library.hone_network_run(handle, pointers(arrays), pointers(results), ctypes.byref(error)):
+        if self._library.hone_network_run(handle, pointers([address(array) for array in arrays]),
+                                          pointers([begin for _, begin in taken]), error):
             raise error.raised()
-        results = [from_bfloat16(array) if value.is_bfloat16 else array for value, array in zip(self._outputs, results)]
-        return [results[known.index(name)] for name in names] if names else results
+        if self._has_bfloat16:
+            return [from_bfloat16(array) if value.is_bfloat16 else array for value, (array, _) in zip(self._outputs, taken)]
+        return [array for array, _ in taken]
 
     def shares(self, *arguments):
         """Runs as run() does, once, with every call timed: a list of kernels and of what ran on the host, largest first, each a
@@ -158,7 +182,7 @@ class Session:
             self._library.hone_network_results_free(computed)
 
     def _in_order(self, given):
-        names = [value.name for value in self._inputs]
+        names = self._input_names
         if isinstance(given, dict):
             if unknown := [name for name in given if name not in names]:
                 raise lib.Error("invalid", f"there is no input {unknown[0]}; there are: {', '.join(names)}", self._path)
@@ -169,15 +193,6 @@ class Session:
         if len(arrays) != len(names):
             raise lib.Error("invalid", f"{len(arrays)} inputs, wanted {len(names)}: {', '.join(names)}", self._path)
         return arrays
-
-    def _checked(self, value, given):
-        array = widened(as_array(given))
-        if array.dtype != value.dtype:
-            raise lib.Error("invalid", f"{array.dtype} elements, wanted {value.dtype}", value.name)
-        if value.shape is not None and (len(value.shape) != array.ndim or
-                                        any(size not in (None, seen) for size, seen in zip(value.shape, array.shape))):
-            raise lib.Error("invalid", f"shape {list(array.shape)}, wanted {value.shape}", value.name)
-        return to_bfloat16(array) if value.is_bfloat16 else numpy.ascontiguousarray(array).reshape(array.shape)
 
     def close(self):
         """Gives it back, once the runs that are under way have ended."""
@@ -191,35 +206,6 @@ class Session:
 
     def __repr__(self):
         return f"<hone.Session {self._path!r}>"
-
-
-class ResultMemory:
-    """Arrays for results, aligned for vectors. The memory of one that nobody holds any more is taken again: fresh memory
-    costs a fault a page, often more than what is computed."""
-    _ALIGNMENT, _MOST_KEPT, _SMALL = 64, 16, 1 << 15
-
-    def __init__(self):
-        self._kept = []
-        self._lock = threading.Lock()
-
-    def take(self, shape, dtype):
-        size = int(numpy.prod(shape, dtype=numpy.int64)) * numpy.dtype(dtype).itemsize
-        if size < self._SMALL or not hasattr(sys, "getrefcount"):
-            return numpy.empty(shape, dtype)
-        with self._lock:
-            raw = self._free(size + self._ALIGNMENT)
-            begin = -raw.ctypes.data % self._ALIGNMENT
-            return raw[begin:begin + size].view(dtype).reshape(shape)
-
-    def _free(self, size):
-        for place in range(len(self._kept)):
-            # The list's reference and the call's own; a result that lives has one through its base.
-            if self._kept[place].size == size and sys.getrefcount(self._kept[place]) == 2:
-                self._kept.append(self._kept.pop(place))
-                return self._kept[-1]
-        self._kept.append(numpy.empty(size, numpy.uint8))
-        del self._kept[:-self._MOST_KEPT]
-        return self._kept[-1]
 
 
 class NetworkValue(ctypes.Structure):
@@ -258,8 +244,8 @@ def from_bfloat16(bits):
     return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
 
 
-def pointers(arrays):
-    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
+def pointers(addresses):
+    return (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
 
 
 _LOADED = None

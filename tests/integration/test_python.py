@@ -328,33 +328,47 @@ print("left behind" if has_children() else "nobody")
             thread.join()
         self.assertEqual(wrong, [])
 
-    def test_results_that_are_kept_stay_as_they_are(self):
-        """Memory of results is taken again when nobody holds them any more, and inputs are read where they lie."""
+    def check_results(self, relu):
+        """Of a function of one array of 64 by 1024: those that are kept stay as they are, the memory of others is taken again,
+        and inputs are taken as they lie."""
+        given = [numpy.random.default_rng(i).standard_normal((64, 1024)).astype(numpy.float32) for i in range(8)]
+        kept = [relu(each) for each in given]
+        part = relu(given[0])[3:5]  # a view holds the memory, too
+        bytes_of = memoryview(relu(given[1]))
+        relu(given[2]).shape = (1024, 64)  # of the caller's array alone
+        for each in given[2:]:
+            self.assertEqual(relu(each).shape, (64, 1024))
+        for each, result in zip(given, kept):
+            numpy.testing.assert_array_equal(result, numpy.maximum(each, 0))
+        numpy.testing.assert_array_equal(part, numpy.maximum(given[0][3:5], 0))
+        numpy.testing.assert_array_equal(bytes_of, numpy.maximum(given[1], 0))
+        places = {relu(given[0]).ctypes.data for _ in range(5)}
+        self.assertEqual(len(places), 1)
+        # Not aligned, not dense, read-only, and the result's own memory.
+        raw = numpy.zeros(64 * 1024 * 4 + 4, numpy.uint8)
+        odd = raw[4:].view(numpy.float32).reshape(64, 1024)
+        odd[...] = given[1]
+        numpy.testing.assert_array_equal(relu(odd), numpy.maximum(given[1], 0))
+        wide = numpy.zeros((64, 2048), numpy.float32)
+        wide[:, ::2] = given[2]
+        numpy.testing.assert_array_equal(relu(wide[:, ::2]), numpy.maximum(given[2], 0))
+        given[3].flags.writeable = False
+        again = relu(given[3])
+        numpy.testing.assert_array_equal(again, numpy.maximum(given[3], 0))
+        again -= 1
+        numpy.testing.assert_array_equal(relu(again), numpy.maximum(numpy.maximum(given[3], 0) - 1, 0))
+
+    def test_results_of_sessions_stay_as_they_are(self):
         path = os.path.join(self.directory.path, "relu.onnx")
         with open(path, "wb") as file:
             file.write(test_examples.onnx("Relu", ["x"], (64, 1024), 1))
         with self.hone.Session(path, threads=1) as session:
-            given = [numpy.random.default_rng(i).standard_normal((64, 1024)).astype(numpy.float32) for i in range(8)]
-            kept = [session.run(each)[0] for each in given]
-            part = session.run(given[0])[0][3:5]  # a view holds the memory, too
-            for each in given[1:]:
-                session.run(each)
-            for each, result in zip(given, kept):
-                numpy.testing.assert_array_equal(result, numpy.maximum(each, 0))
-            numpy.testing.assert_array_equal(part, numpy.maximum(given[0][3:5], 0))
-            places = {session.run(given[0])[0].ctypes.data for _ in range(5)}
-            self.assertEqual(len(places), 1)
-            # Not aligned, not dense, and the result's own memory.
-            raw = numpy.zeros(64 * 1024 * 4 + 4, numpy.uint8)
-            odd = raw[4:].view(numpy.float32).reshape(64, 1024)
-            odd[...] = given[1]
-            numpy.testing.assert_array_equal(session.run(odd)[0], numpy.maximum(given[1], 0))
-            wide = numpy.zeros((64, 2048), numpy.float32)
-            wide[:, ::2] = given[2]
-            numpy.testing.assert_array_equal(session.run(wide[:, ::2])[0], numpy.maximum(given[2], 0))
-            again = session.run(given[3])[0]
-            again -= 1
-            numpy.testing.assert_array_equal(session.run(again)[0], numpy.maximum(numpy.maximum(given[3], 0) - 1, 0))
+            self.check_results(lambda x: session.run(x)[0])
+
+    def test_results_of_kernels_stay_as_they_are(self):
+        text = "kernel \"relu\"(x: f32[64, 1024]) -> y: f32[64, 1024] { y[i, j] = max(x[i, j], 0.0) }"
+        with self.client.kernel(text, threads=1) as kernel:
+            self.check_results(kernel)
 
     def test_a_list_is_warmed(self):
         with tempfile.TemporaryDirectory() as folder:
