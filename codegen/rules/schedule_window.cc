@@ -38,6 +38,20 @@ int64_t ChooseRows(int64_t extent, int64_t most) {
   return rows;
 }
 
+// The axis of the window along which rows of a tile read what other rows read, too, with other weights. `row`: the
+// output's axis of rows.
+std::optional<AxisId> SharedAlong(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& data,
+                                  AxisId row, int64_t rows) {
+  const int64_t step = data.strides[row];
+  for (const AxisId axis : stage.reduce_ids()) {
+    const int64_t own = data.strides[axis];
+    if (step <= 0 || own <= 0) continue;
+    const bool meets = step % own == 0 ? step / own < planner.Extent(stage, axis) : own % step == 0 && own / step < rows;
+    if (meets) return axis;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
@@ -141,9 +155,24 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   bool unroll_all =
       planner.ChooseIf(name, {.name = "unroll_window", .meaning = "the window is unrolled whole", .grows_code = true},
                        window * rows <= kMostUnrolled);
-  for (size_t i = 0; i < part.reduce_axes.size(); ++i) {
-    sum_order.push_back(part.reduce_axes[i].name);
-    if (unroll_all) sum_unrolled.push_back(part.reduce_axes[i].name);
+  const std::optional<AxisId> shared =
+      unroll_all || rank < 2 ? std::nullopt
+                             : SharedAlong(planner, stage, *data, AxisId(static_cast<int>(rank) - 2), rows);
+  const bool shares_rows =
+      shared.has_value() &&
+      planner.ChooseIf(name,
+                       {.name = "share_rows",
+                        .meaning = "the window's rows are unrolled: what is loaded for a row of the output serves others",
+                        .grows_code = true},
+                       planner.Extent(part, *shared) * rows <= kMostUnrolled);
+  for (const AxisId axis : part.reduce_ids()) {
+    if (shares_rows && axis == *shared) continue;
+    sum_order.push_back(part.axis(axis).name);
+    if (unroll_all) sum_unrolled.push_back(part.axis(axis).name);
+  }
+  if (shares_rows) {
+    sum_order.push_back(part.axis(*shared).name);
+    sum_unrolled.push_back(part.axis(*shared).name);
   }
   for (size_t i = 0; i + 1 < rank; ++i) {
     sum_order.push_back(part.axes[i].name);
