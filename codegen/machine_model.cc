@@ -10,6 +10,7 @@ MachineModel ModelCpu(const CpuTarget& target) {
   machine.vector_registers = target.VectorRegisters();
   machine.has_masked_access = target.isa == Isa::kAvx2 || target.isa == Isa::kAvx512;
   machine.copy_registers = target.isa == Isa::kAvx2 ? 4 : 1;
+  if (target.isa == Isa::kAvx512 && target.cpu == "znver4") machine.half_vector_cycles = 0.55;
   // Of 512 bits; half a vector is done in half the time.
   machine.divide_cycles = machine.divide_cycles * machine.vector_bits / 512;
   machine.cores = target.cores;

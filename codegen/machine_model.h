@@ -29,6 +29,9 @@ struct MachineModel {
   // wants.
   int64_t widest_lane_stride = 4;  // elements
 
+  // What a vector of half the lanes costs beside one of all: less than 1 where the pipes are half as wide.
+  double half_vector_cycles = 1;
+
   int Lanes(int64_t element_bytes) const { return static_cast<int>(vector_bits / 8 / element_bytes); }
   // Loads that are kept in registers across an innermost loop: more would spill what the loop itself needs.
   int HoistedLoads() const { return vector_registers * 3 / 8; }

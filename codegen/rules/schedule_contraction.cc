@@ -456,8 +456,9 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
     const Tensor& matrix = planner.kernel().tensors[access.tensor];
     const bool has_short_rows = matrix.is_const && matrix.kind == TensorKind::kInput &&
                                 contraction->reduction <= kShortRow * contraction->lanes;
-    const bool lies_by_columns = std::none_of(contraction->reduce.begin(), contraction->reduce.end(),
-                                              [&](AxisId axis) { return access.strides[axis] == 1; });
+    const bool lies_by_columns =
+        access.IsPlain() && std::none_of(contraction->reduce.begin(), contraction->reduce.end(),
+                                         [&](AxisId axis) { return access.strides[axis] == 1; });
     if (!has_short_rows && !lies_by_columns)
       return planner.Refuse("contraction", name,
                             "a matrix times a vector uses nothing twice; packing pays for constants with short rows");

@@ -15,7 +15,7 @@ namespace {
 // Multiply-adds of a tile that is unrolled whole: the code stays within a few hundred instructions.
 constexpr int64_t kMostUnrolled = 200;
 
-constexpr int64_t kLargestWindow = 200, kLargeWindow = 25;
+constexpr int64_t kLargestWindow = 200, kLargeWindow = 25, kFewComparedMasks = 16;
 
 // The stage that pads the windowed operand for this stage alone; nullptr if there is none.
 const Stage* PadOf(const SchedulePlanner& planner, TensorId tensor) {
@@ -52,6 +52,55 @@ std::optional<AxisId> SharedAlong(const SchedulePlanner& planner, const Stage& s
   return std::nullopt;
 }
 
+// Whether masks that leave out what lies outside cost less than a padded copy. Those of rows of one vector are known
+// when the code is made. Those of longer rows are compared in each tile, for each column of a window, which pays for few
+// columns and lanes that lie side by side.
+bool MasksPay(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& data, int64_t window) {
+  const AxisId last = stage.last_axis();
+  if (planner.Extent(stage, last) > planner.LanesFor(stage))
+    return data.strides[last] == 1 && window <= kFewComparedMasks;
+  const int64_t rows = stage.axes.size() >= 2 ? planner.Extent(stage.axes[stage.axes.size() - 2]) : 1;
+  return window * std::min<int64_t>(rows, 3) <= kMostUnrolled / 2;
+}
+
+// Lanes of vectors along an axis: half of `most` where they leave less to be computed in vain than they cost.
+int64_t ChooseLanes(SchedulePlanner& planner, const std::string& name, int64_t most, int64_t extent) {
+  if (most < 8) return most;
+  auto cost = [&](int64_t lanes, double cycles) { return static_cast<double>(CeilDiv(extent, lanes)) * cycles; };
+  const bool is_full = most == planner.LanesFor(planner.StageNamed(name));
+  const bool halves = is_full && cost(most / 2, planner.machine().half_vector_cycles) < cost(most, 1);
+  return planner.Choose(name, {"lanes", "lanes of a vector"}, {most / 2, most}, halves ? most / 2 : most);
+}
+
+struct WindowOrder {
+  std::vector<std::string> order, unrolled;
+};
+
+// The loops of the window, outermost first. A padded copy is read without masks, so that all that differs between its
+// elements is an address: loads that rows share cost less than a body of the whole window.
+WindowOrder OrderWindow(SchedulePlanner& planner, const std::string& name, const Stage& part,
+                        std::optional<AxisId> shared, int64_t window, int64_t rows, bool is_masked) {
+  const bool unroll_all =
+      planner.ChooseIf(name, {.name = "unroll_window", .meaning = "the window is unrolled whole", .grows_code = true},
+                       window * rows <= kMostUnrolled && (is_masked || !shared));
+  const bool shares_rows =
+      !unroll_all && shared.has_value() &&
+      planner.ChooseIf(name,
+                       {.name = "share_rows",
+                        .meaning = "the window's rows are unrolled: what is loaded for a row of the output serves others",
+                        .grows_code = true},
+                       planner.Extent(part, *shared) * rows <= kMostUnrolled);
+  WindowOrder loops;
+  auto add = [&](AxisId axis, bool is_unrolled) {
+    loops.order.push_back(part.axis(axis).name);
+    if (is_unrolled) loops.unrolled.push_back(part.axis(axis).name);
+  };
+  for (const AxisId axis : part.reduce_ids())
+    if (!shares_rows || axis != *shared) add(axis, unroll_all);
+  if (shares_rows) add(*shared, true);
+  return loops;
+}
+
 }  // namespace
 
 bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
@@ -75,16 +124,14 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   const int64_t row_extent = rank >= 2 ? planner.Extent(stage.axes[rank - 2]) : 1;
   const int64_t registers = planner.machine().vector_registers;
 
-  // A plane whose rows are one vector needs no padded copy: a mask that is known now leaves out what lies outside.
   const Stage* pad = PadOf(planner, data->tensor);
-  const bool has_masks = planner.machine().has_masked_access;
   const bool is_padded = pad != nullptr;  // `pad` itself may be rewritten away
-  // More rows share what is loaded for a window of many.
-  int64_t most_rows = registers / (window >= kLargeWindow ? 4 : 5);
   std::string padded = pad ? planner.NameOf(*pad) : "";
-  bool fits = pad && has_masks && extent <= planner.LanesFor(stage) &&
-              window * std::min<int64_t>(row_extent, 3) <= kMostUnrolled;
-  if (pad && has_masks && planner.ChooseIf(name, {"masked", "padding by masks, without a padded copy"}, fits) &&
+  // More rows share what is loaded for a window of many.
+  int64_t most_rows = registers / (window >= kLargeWindow ? 3 : 4);
+  if (is_padded && planner.machine().has_masked_access &&
+      planner.ChooseIf(name, {"masked", "padding by masks, without a padded copy"},
+                       MasksPay(planner, stage, *data, window)) &&
       planner.Inline(padded)) {
     most_rows = std::max<int64_t>(1, std::min(registers / 4, kMostUnrolled / window));
     planner.MarkScheduled(std::exchange(padded, {}));
@@ -100,8 +147,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   }
 
   const Stage result = planner.StageNamed(out), part = planner.StageNamed(sum);
-  int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), BitCeil(extent));
-  if (lanes >= 8) lanes = planner.Choose(name, {"lanes", "lanes of a vector"}, {lanes / 2}, lanes);
+  const int64_t lanes = ChooseLanes(planner, name, std::min<int64_t>(planner.LanesFor(stage), BitCeil(extent)), extent);
   std::vector<int64_t> row_options;
   for (int64_t rows = 1; rows <= std::min(row_extent, registers / 2); ++rows) row_options.push_back(rows);
   const int64_t rows = planner.Choose(name, kRows, std::move(row_options), ChooseRows(row_extent, most_rows));
@@ -151,29 +197,9 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
 
   planner.ComputeAt(sum, out, tile_loop);
   planner.Store(sum, Scope::kRegisters);
-  std::vector<std::string> sum_order, sum_unrolled;
-  bool unroll_all =
-      planner.ChooseIf(name, {.name = "unroll_window", .meaning = "the window is unrolled whole", .grows_code = true},
-                       window * rows <= kMostUnrolled);
-  const std::optional<AxisId> shared =
-      unroll_all || rank < 2 ? std::nullopt
-                             : SharedAlong(planner, stage, *data, AxisId(static_cast<int>(rank) - 2), rows);
-  const bool shares_rows =
-      shared.has_value() &&
-      planner.ChooseIf(name,
-                       {.name = "share_rows",
-                        .meaning = "the window's rows are unrolled: what is loaded for a row of the output serves others",
-                        .grows_code = true},
-                       planner.Extent(part, *shared) * rows <= kMostUnrolled);
-  for (const AxisId axis : part.reduce_ids()) {
-    if (shares_rows && axis == *shared) continue;
-    sum_order.push_back(part.axis(axis).name);
-    if (unroll_all) sum_unrolled.push_back(part.axis(axis).name);
-  }
-  if (shares_rows) {
-    sum_order.push_back(part.axis(*shared).name);
-    sum_unrolled.push_back(part.axis(*shared).name);
-  }
+  std::optional<AxisId> shared;
+  if (rank >= 2) shared = SharedAlong(planner, stage, *data, AxisId(static_cast<int>(rank) - 2), rows);
+  auto [sum_order, sum_unrolled] = OrderWindow(planner, name, part, shared, window, rows, padded.empty());
   for (size_t i = 0; i + 1 < rank; ++i) {
     sum_order.push_back(part.axes[i].name);
     sum_unrolled.push_back(part.axes[i].name);
