@@ -46,15 +46,16 @@ std::optional<AxisId> SharedAlong(const SchedulePlanner& planner, const Stage& s
   for (const AxisId axis : stage.reduce_ids()) {
     const int64_t own = data.strides[axis];
     if (step <= 0 || own <= 0) continue;
-    const bool meets = step % own == 0 ? step / own < planner.Extent(stage, axis) : own % step == 0 && own / step < rows;
+    const bool meets =
+        step % own == 0 ? step / own < planner.Extent(stage, axis) : own % step == 0 && own / step < rows;
     if (meets) return axis;
   }
   return std::nullopt;
 }
 
 // Whether masks that leave out what lies outside cost less than a padded copy. Those of rows of one vector are known
-// when the code is made. Those of longer rows are compared in each tile, for each column of a window, which pays for few
-// columns and lanes that lie side by side.
+// when the code is made. Those of longer rows are compared in each tile, for each column of a window, which pays for
+// few columns and lanes that lie side by side.
 bool MasksPay(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& data, int64_t window) {
   const AxisId last = stage.last_axis();
   if (planner.Extent(stage, last) > planner.LanesFor(stage))
@@ -85,11 +86,12 @@ WindowOrder OrderWindow(SchedulePlanner& planner, const std::string& name, const
                        window * rows <= kMostUnrolled && (is_masked || !shared));
   const bool shares_rows =
       !unroll_all && shared.has_value() &&
-      planner.ChooseIf(name,
-                       {.name = "share_rows",
-                        .meaning = "the window's rows are unrolled: what is loaded for a row of the output serves others",
-                        .grows_code = true},
-                       planner.Extent(part, *shared) * rows <= kMostUnrolled);
+      planner.ChooseIf(
+          name,
+          {.name = "share_rows",
+           .meaning = "the window's rows are unrolled: what is loaded for a row of the output serves others",
+           .grows_code = true},
+          planner.Extent(part, *shared) * rows <= kMostUnrolled);
   WindowOrder loops;
   auto add = [&](AxisId axis, bool is_unrolled) {
     loops.order.push_back(part.axis(axis).name);

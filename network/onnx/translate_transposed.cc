@@ -1,6 +1,7 @@
 // Transposed convolutions: each input element is spread over a window of the output. Elements of the output that are
 // `stride` apart are sums over the same part of the window, so a convolution of stride 1 with a filter for each such
-// part gives all of them, channel by channel, and they are put in their places.
+// part gives all of them, channel by channel, and they are put in their places. Where the stride does not divide the
+// window, some of the parts have an element less than the others: those are convolutions of their own if that pays.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +12,11 @@
 namespace hone {
 namespace {
 
+// Phases of a stride that are computed at once, and for how many elements of the window.
+struct Run {
+  int64_t from = 0, phases = 1, taps = 1;
+};
+
 // Along one dimension. Element u of the output before padding is cut off is Σ x[i] · w[r] over u = stride·i + r; with
 // u = stride·q + phase and r = stride·t + phase, this is Σ x[q − t] · w[stride·t + phase] over `taps` values of t.
 struct Spread {
@@ -18,14 +24,21 @@ struct Spread {
   int64_t window = 1;  // with the gaps of its dilation
   int64_t stride = 1;
   int64_t before = 0, to = 0;  // the output: where it begins, how many elements it has
+  bool is_split = false;       // phases with fewer taps are a run of their own
 
   int64_t taps() const { return (window + stride - 1) / stride; }
+  bool can_split() const { return window > stride && window % stride != 0; }
+  std::vector<Run> runs() const {
+    if (!is_split) return {{0, stride, taps()}};
+    const int64_t with_all = window % stride;
+    return {{0, with_all, taps()}, {with_all, stride - with_all, taps() - 1}};
+  }
   int64_t first() const { return before / stride; }            // of the values of q that are wanted …
   int64_t last() const { return (before + to - 1) / stride; }  // … and the last of them
-  // A convolution of the input padded so is Σ for q = begin(), begin() + 1 …
-  int64_t pad_before() const { return std::max<int64_t>(taps() - 1 - first(), 0); }
+  // A convolution of the input padded so, by a run, is Σ for q = begin(), begin() + 1 …
+  int64_t pad_before(const Run& run) const { return run.taps - 1 - begin(); }
   int64_t pad_after() const { return std::max<int64_t>(last() - (from - 1), 0); }
-  int64_t begin() const { return taps() - 1 - pad_before(); }
+  int64_t begin() const { return std::min(first(), runs().back().taps - 1); }
 };
 
 struct Plan {
@@ -33,6 +46,14 @@ struct Plan {
   std::vector<int64_t> dilation;
   int64_t groups = 1;
 };
+
+// A run for each dimension: a convolution.
+using Part = std::vector<Run>;
+
+int64_t PhasesOf(const Part& part) {
+  return std::accumulate(part.begin(), part.end(), int64_t{1},
+                         [](int64_t all, const Run& run) { return all * run.phases; });
+}
 
 Result<Plan> ReadPlan(OperatorCall& call) {
   const Shape x = call.shape(0), w = call.shape(1);
@@ -76,9 +97,24 @@ Result<Plan> ReadPlan(OperatorCall& call) {
   return plan;
 }
 
+// Splits the phases of a dimension where the multiplications that this saves take longer than another kernel.
+void SplitPhases(Plan& plan, const Shape& x, const Shape& w) {
+  constexpr double kSaved = 2e6;  // multiply-adds: some 30 µs of one core
+  double work = static_cast<double>(x[0]) * static_cast<double>(w[0]) * static_cast<double>(w[1]);
+  for (const Spread& of : plan.dimensions)
+    work *= static_cast<double>(of.from) * static_cast<double>(of.taps() * of.stride);
+  for (Spread& of : plan.dimensions) {
+    if (!of.can_split()) continue;
+    const double left = work * static_cast<double>(of.window) / static_cast<double>(of.taps() * of.stride);
+    if (work - left < kSaved) continue;
+    of.is_split = true;
+    work = left;
+  }
+}
+
 // Filters [outputs·phases, channels of a group, taps…] from w[channels, outputs of a group, window…]: for each output
 // channel one for each phase, the last tap first.
-Result<ValueId> Filters(Builder& build, ValueId w, const Plan& plan) {
+Result<ValueId> Filters(Builder& build, ValueId w, const Plan& plan, const Part& part) {
   const size_t rank = plan.dimensions.size();
   const Shape from = build.shape(w);
   const int64_t inputs = from[0] / plan.groups, outputs = from[1];
@@ -113,36 +149,36 @@ Result<ValueId> Filters(Builder& build, ValueId w, const Plan& plan) {
   }
   // [channels, outputs, taps, phases, …] → [channels, outputs, phases …, taps …]
   w = HONE_TRY(build.Reshape(w, spread));
+  for (size_t d = 0; d < rank; ++d) {
+    w = HONE_TRY(build.Slice(w, 2 + 2 * d, 0, part[d].taps));
+    w = HONE_TRY(build.Slice(w, 3 + 2 * d, part[d].from, part[d].phases));
+  }
   std::vector<int64_t> order = {0, 1};
-  int64_t phases = 1;
-  Shape apart = {plan.groups, inputs, outputs, 1};
+  const int64_t phases = PhasesOf(part);
+  Shape apart = {plan.groups, inputs, outputs, phases};
   for (size_t d = 0; d < rank; ++d) order.push_back(static_cast<int64_t>(3 + 2 * d));
   for (size_t d = 0; d < rank; ++d) order.push_back(static_cast<int64_t>(2 + 2 * d));
   w = HONE_TRY(build.Transpose(w, order));
-  for (const Spread& of : plan.dimensions) {
-    phases *= of.stride;
-    apart.push_back(of.taps());
-  }
-  apart[3] = phases;
+  for (const Run& run : part) apart.push_back(run.taps);
   // → [groups, outputs, phases, channels of a group, taps …]
   w = HONE_TRY(build.Reshape(w, apart));
   order = {0, 2, 3, 1};
   for (size_t d = 0; d < rank; ++d) order.push_back(static_cast<int64_t>(4 + d));
   w = HONE_TRY(build.Transpose(w, order));
   for (size_t d = 0; d < rank; ++d) {
-    const int64_t taps = plan.dimensions[d].taps();
+    const int64_t taps = part[d].taps;
     if (taps == 1) continue;
     std::vector<int64_t> backwards(static_cast<size_t>(taps));
     std::iota(backwards.rbegin(), backwards.rend(), 0);
     w = HONE_TRY(build.Gather(w, build.Constant(WholeNumbers(backwards, {taps})), static_cast<int64_t>(4 + d)));
   }
   Shape shape = {plan.groups * outputs * phases, inputs};
-  for (const Spread& of : plan.dimensions) shape.push_back(of.taps());
+  for (const Run& run : part) shape.push_back(run.taps);
   return build.Reshape(w, shape);
 }
 
 // A convolution of stride 1 over any number of dimensions.
-Result<ValueId> Convolve(OperatorCall& call, std::vector<ValueId> inputs, const Plan& plan) {
+Result<ValueId> Convolve(OperatorCall& call, std::vector<ValueId> inputs, const Plan& plan, const Part& part) {
   OnnxNode node = call.node();
   node.op = "Conv";
   node.outputs.resize(1);
@@ -153,40 +189,61 @@ Result<ValueId> Convolve(OperatorCall& call, std::vector<ValueId> inputs, const 
   groups.whole = plan.groups;
   pads.name = "pads";
   pads.kind = OnnxAttribute::Kind::kInts;
-  for (const Spread& of : plan.dimensions) pads.wholes.push_back(of.pad_before());
+  for (size_t d = 0; d < part.size(); ++d) pads.wholes.push_back(plan.dimensions[d].pad_before(part[d]));
   for (const Spread& of : plan.dimensions) pads.wholes.push_back(of.pad_after());
   node.attributes = {groups, pads};
   OperatorCall inner(call.build.graph(), node, std::move(inputs), call.opset());
   return HONE_TRY(FindOperator("Conv")->translate(inner))[0];
 }
 
+// [N, channels, phases …, q …] of the runs of the first part.size() dimensions, of all runs of the others.
+Result<ValueId> Phases(OperatorCall& call, const Plan& plan, Part part) {
+  Builder& build = call.build;
+  const size_t d = part.size();
+  if (d < plan.dimensions.size()) {
+    std::vector<ValueId> values;
+    part.push_back({});
+    for (const Run& run : plan.dimensions[d].runs()) {
+      part.back() = run;
+      values.push_back(HONE_TRY(Phases(call, plan, part)));
+    }
+    return build.Concat(std::move(values), static_cast<int64_t>(2 + d));
+  }
+  const int64_t channels = call.shape(1)[1] * plan.groups, phases = PhasesOf(part);
+  std::vector<ValueId> inputs = {call.In(0), HONE_TRY(Filters(build, call.In(1), plan, part))};
+  if (call.Has(2)) {
+    ValueId bias = HONE_TRY(build.Expand(HONE_TRY(build.Reshape(call.In(2), {channels, 1})), {channels, phases}));
+    inputs.push_back(HONE_TRY(build.Reshape(bias, {channels * phases})));
+  }
+  ValueId y = HONE_TRY(Convolve(call, std::move(inputs), plan, part));
+  const Shape computed = build.shape(y);
+  Shape apart = {computed[0], channels};
+  for (const Run& run : part) apart.push_back(run.phases);
+  apart.insert(apart.end(), computed.begin() + 2, computed.end());
+  return build.Reshape(y, apart);
+}
+
 Result<Outputs> ConvTranspose(OperatorCall& call) {
   Builder& build = call.build;
-  const Plan plan = HONE_TRY(ReadPlan(call));
+  Plan plan = HONE_TRY(ReadPlan(call));
+  SplitPhases(plan, call.shape(0), call.shape(1));
   const size_t rank = plan.dimensions.size();
   const int64_t channels = call.shape(1)[1] * plan.groups;
   const int64_t phases = std::accumulate(plan.dimensions.begin(), plan.dimensions.end(), int64_t{1},
                                          [](int64_t all, const Spread& of) { return all * of.stride; });
   if (call.Has(2) && call.shape(2) != Shape{channels}) return build.Invalid("the bias is not one a channel");
   HONE_TRY(CheckShape({call.shape(0)[0], channels, phases}));
-  std::vector<ValueId> inputs = {call.In(0), HONE_TRY(Filters(build, call.In(1), plan))};
-  if (call.Has(2)) {
-    ValueId bias = HONE_TRY(build.Expand(HONE_TRY(build.Reshape(call.In(2), {channels, 1})), {channels, phases}));
-    inputs.push_back(HONE_TRY(build.Reshape(bias, {channels * phases})));
-  }
-  ValueId y = HONE_TRY(Convolve(call, std::move(inputs), plan));
+  ValueId y = HONE_TRY(Phases(call, plan, {}));
   // [N, channels, stride…, q…] → [N, channels, q, stride, …]: elements in their places.
   const Shape computed = build.shape(y);
-  Shape apart = {computed[0], channels}, together = {computed[0], channels};
+  Shape together = {computed[0], channels};
   std::vector<int64_t> order = {0, 1};
-  for (const Spread& of : plan.dimensions) apart.push_back(of.stride);
   for (size_t d = 0; d < rank; ++d) {
-    apart.push_back(computed[2 + d]);
-    together.push_back(computed[2 + d] * plan.dimensions[d].stride);
+    together.push_back(computed[2 + rank + d] * plan.dimensions[d].stride);
     order.push_back(static_cast<int64_t>(2 + rank + d));
     order.push_back(static_cast<int64_t>(2 + d));
   }
-  if (phases > 1) y = HONE_TRY(build.Transpose(HONE_TRY(build.Reshape(y, apart)), order));
+  if (phases > 1) y = HONE_TRY(build.Transpose(y, order));
   y = HONE_TRY(build.Reshape(y, together));
   for (size_t d = 0; d < rank; ++d) {
     const Spread& of = plan.dimensions[d];
