@@ -437,5 +437,47 @@ TEST(DefaultSchedule, WholeNumbersBecomeFloatsWhereTheyAreMultiplied) {
   }
 }
 
+std::string DefaultText(const std::string& text, const std::string& target) {
+  const Kernel kernel = Specialize(ParseKernel(text).value());
+  return PrintSchedule(DefaultSchedule(kernel, ParseTarget(target).value()).value());
+}
+
+// Rows of the output read the same rows of the input with other weights: in one body a row is loaded once for all of
+// them. A window that is dilated is a window, too.
+TEST(DefaultSchedule, RowsOfAWindowShareWhatTheyLoad) {
+  for (const std::string& target : TargetTexts())
+    for (const char* text : {"depthwise_conv2d(C=96,H=56,W=56,R=7,S=7,stride=1,pad=3)",
+                             "depthwise_conv2d(C=96,H=56,W=56,R=7,S=7,stride=2,pad=3)",
+                             "depthwise_conv2d(C=96,H=56,W=56,R=5,S=5,stride=1,pad=6,dilation=3)"}) {
+      const std::string schedule = DefaultText(text, target);
+      EXPECT_NE(schedule.find("reorder tile.s tile.r tile.n"), std::string::npos) << text << "\n" << schedule;
+      EXPECT_NE(schedule.find("unroll tile.r tile.n"), std::string::npos) << text << "\n" << schedule;
+    }
+  // No row shares anything: the window is as high as the step from row to row.
+  const std::string apart = DefaultText("depthwise_conv2d(C=96,H=60,W=60,R=3,S=3,stride=3)", TargetTexts()[0]);
+  EXPECT_NE(apart.find("reorder tile.r tile.s tile.n"), std::string::npos) << apart;
+}
+
+TEST(DefaultSchedule, SmallWindowsWhoseLanesLieSideBySideNeedNoPaddedCopy) {
+  for (const char* masked : {"depthwise_conv2d(C=32,H=112,W=112,R=3,S=3,stride=1,pad=1)",
+                             "depthwise_conv2d(C=768,H=1,W=512,R=1,S=3,stride=1,pad=[0,1])",
+                             "depthwise_conv2d(C=144,H=14,W=14,R=3,S=3,stride=2,pad=1)"})
+    EXPECT_NE(DefaultText(masked, TargetTexts()[0]).find("inline xp\n"), std::string::npos) << masked;
+  for (const char* padded : {"depthwise_conv2d(C=32,H=112,W=112,R=3,S=3,stride=2,pad=1)",
+                             "depthwise_conv2d(C=32,H=112,W=112,R=5,S=5,stride=1,pad=2)",
+                             "depthwise_conv2d(C=384,H=14,W=14,R=7,S=7,stride=1,pad=3)"})
+    EXPECT_EQ(DefaultText(padded, TargetTexts()[0]).find("inline xp\n"), std::string::npos) << padded;
+}
+
+// Where the pipes are half as wide as the registers, seven half vectors cost less than four whole ones.
+TEST(DefaultSchedule, HalfVectorsLeaveLessToComputeInVain) {
+  const std::string zen4 = "avx512 cpu=znver4 l1=32768 l2=1048576 l3=8388608 cores=2";
+  const std::string of_56 = "depthwise_conv2d(C=96,H=56,W=56,R=7,S=7,stride=1,pad=3)";
+  const std::string of_112 = "depthwise_conv2d(C=96,H=112,W=112,R=7,S=7,stride=1,pad=3)";
+  EXPECT_NE(DefaultText(of_56, zen4).find("split y.w0 8\n"), std::string::npos);
+  EXPECT_NE(DefaultText(of_56, TargetTexts()[0]).find("split y.w0 16\n"), std::string::npos);
+  EXPECT_NE(DefaultText(of_112, zen4).find("split y.w0 16\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace hone

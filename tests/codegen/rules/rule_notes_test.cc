@@ -227,7 +227,8 @@ TEST(RuleNotes, EveryDecisionHasAMeaning) {
   for (auto& [name, decision] : decisions) {
     const bool is_alternative = name == "rule" || name == "im2col" || name == "vector_axis" || name == "winograd";
     EXPECT_EQ(decision.kind == Decision::Kind::kAlternative, is_alternative) << name;
-    const bool grows = name == "unroll" || name == "unroll_window" || name == "rows_together" || name == "chains";
+    const bool grows = name == "unroll" || name == "unroll_window" || name == "share_rows" || name == "rows_together" ||
+                       name == "chains";
     EXPECT_EQ(decision.grows_code, grows) << name;
   }
 }
