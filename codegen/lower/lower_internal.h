@@ -39,8 +39,10 @@ struct LoopState {
 struct AxisState {
   VarId var;      // kAxis: absolute coordinate = region_min + local
   Linear origin;  // start of what is stored: over loops that enclose the stage
-  Linear min;     // start of the region that is computed: the origin, or further on in what Tail::kPeel cut off
-  Linear extent;  // region's extent (constant unless a size is dynamic)
+  Linear min;  // start of the region that is computed: the origin, or further on: what Tail::kPeel cut off, or a part
+               // of what is kept
+  Linear extent;           // region's extent (constant unless a size is dynamic)
+  int64_t kept = 0;        // room for all the parts that are kept; 0: for the region
   int64_t extent_max = 1;  // its largest value
   int64_t padded = 1;      // extent with what unrolled and vectorised loops run over
   Linear local;            // over the stage's own loops
@@ -91,6 +93,14 @@ class Lowering {
   // Places a stage again, on a part of its region, and what is attached to it, in tiles of its own if `fresh`.
   Result<void> PlacePart(StageId stage, const Part& part, bool fresh);
   Result<void> InferRegion(StageId stage);
+  // What readers of a stage want while the visible loops stay where they are: the hull of their accesses, dimension by
+  // dimension; empty: nothing.
+  Result<std::vector<Span>> HullOf(StageId stage, const std::vector<StageId>& readers,
+                                   const std::vector<VarId>& visible);
+  // Room, along each dimension, for all parts that are computed one by one and what is read of them. Refused where
+  // they are not all that is read.
+  Result<std::vector<int64_t>> JoinParts(StageId stage, const std::vector<Span>& part,
+                                         const std::vector<Span>& kept) const;
   void MakeLoops(StageId stage);
   bool KnownBefore(StageId stage, VarId var, size_t loop) const;
   bool ComputesTilesWhole(StageId stage, AxisId axis, int64_t granule) const;
@@ -185,6 +195,7 @@ class Lowering {
   Result<void> BuildWriteBack(StageId stage, size_t depth, std::vector<StmtPtr>& out);
   Result<StmtPtr> BuildLeaf(StageId stage);
   StmtPtr MakeLoop(StageId stage, size_t loop, VarId var);
+  bool KeepsFrom(StageId stage, size_t loop) const;
   // Copies of the spatial loops from `depth` on, around what `leaf` makes with the copied variables.
   Result<void> BuildSpatialCopy(StageId stage, size_t depth, std::vector<StmtPtr>& out,
                                 const std::function<Result<StmtPtr>(const std::vector<Linear>& coordinates)>& leaf);

@@ -133,11 +133,10 @@ Result<void> Lowering::InferRegion(StageId index) {
   const StageSchedule& schedule = scheduled_.stages[index];
   StageState& state = states_[index];
   const bool is_output = kernel_.tensors[stage.output].kind == TensorKind::kOutput;
-  const size_t rank = stage.axes.size();
 
   state.axes.resize(stage.axis_count());
   for (AxisId axis : stage.axis_ids()) {
-    state.axes[axis].min = Linear(0);
+    state.axes[axis].origin = state.axes[axis].min = Linear(0);
     state.axes[axis].extent = ExtentForm(stage.axis(axis).extent);
   }
   if (schedule.attach_stage) {
@@ -149,10 +148,90 @@ Result<void> Lowering::InferRegion(StageId index) {
   }
   if (is_output) return {};
 
-  // What the readers want: the hull of their accesses, dimension by dimension.
+  std::vector<StageId> readers = ReadersOf(kernel_, stage.output);
+  std::vector<Span> kept;
+  if (schedule.keep_stage) {
+    kept = HONE_TRY(
+        HullOf(index, readers, VisibleInside(schedule.keep_stage, LoopIndex(schedule.keep_stage, schedule.keep_loop))));
+    std::erase_if(readers, [&](StageId reader) {
+      while (reader && reader != schedule.attach_stage) reader = scheduled_.stages[reader].attach_stage;
+      return !reader;
+    });
+  }
+  std::vector<Span> hull = HONE_TRY(HullOf(index, readers, state.visible));
+  std::vector<int64_t> room(hull.size(), 0);
+  if (schedule.keep_stage) room = HONE_TRY(JoinParts(index, hull, kept));
+  if (hull.empty()) return {};  // read by nobody: the whole tensor
+  for (size_t d = 0; d < hull.size(); ++d) {
+    AxisState& axis = state.axes[AxisId(d)];
+    if (hull[d].extent > kWidestRegion)
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("{} is read at an index without bounds: clamp it", kernel_.tensors[stage.output].name),
+                   ""};
+    if (schedule.scope == Scope::kConst) {
+      const Interval start = program_.vars.Range(program_.vars.ExpandAxes(hull[d].min));
+      const int64_t begin = std::min<int64_t>(0, start.lo), end = start.hi + hull[d].extent;
+      hull[d] = {Linear(begin), std::max(end, program_.vars.Range(axis.extent).hi) - begin};
+    }
+    axis.min = hull[d].min;
+    axis.extent = Linear(hull[d].extent);
+    axis.origin = kept.empty() ? axis.min : kept[d].min;
+    axis.kept = room[d];
+  }
+  // Whole tiles of a split storage dimension are computed, so that nothing in a panel is left unwritten.
+  for (const LayoutDim& dim : schedule.layout) {
+    if (dim.part != LayoutDim::Part::kQuotient) continue;
+    Linear& extent = state.axes[FindAxis(stage, dim.axis)].extent;
+    extent = Linear(RoundUp(extent.constant(), dim.factor));
+  }
+  return {};
+}
+
+// A part is computed in each trip of the loops between. Along a dimension they are known to be all there is where one
+// loop moves them, the outermost of its axis, which makes every one of its trips, by no more than a part at a time.
+Result<std::vector<int64_t>> Lowering::JoinParts(StageId index, const std::vector<Span>& part,
+                                                 const std::vector<Span>& kept) const {
+  const StageSchedule& schedule = scheduled_.stages[index];
+  const StageState& reader = states_[schedule.attach_stage];
+  auto refuse = [&](std::string_view why) {
+    return Refuse(fmt::format("{} is kept inside {}, but {}", kernel_.tensors[kernel_.stages[index].output].name,
+                              kernel_.tensors[kernel_.stages[schedule.keep_stage].output].name, why));
+  };
+  if (part.empty()) return refuse("nothing reads it where it is computed");
+  std::vector<int64_t> room;
+  for (size_t d = 0; d < part.size(); ++d) {
+    const Linear from = program_.vars.ExpandAxes(part[d].min - kept[d].min);
+    int64_t reach = part[d].extent;
+    if (!from.terms().empty()) {
+      const Term& term = from.terms()[0];
+      const auto loop = std::find_if(reader.loops.begin(), reader.loops.end(),
+                                     [&](const LoopState& each) { return each.var == term.var; });
+      if (from.terms().size() > 1 || loop == reader.loops.end() || !loop->axis || !loop->exact.IsConstant())
+        return refuse("its parts do not follow each other in one loop");
+      const bool is_outermost = std::all_of(reader.loops.begin(), reader.loops.end(), [&](const LoopState& each) {
+        return each.axis != loop->axis || each.coef <= loop->coef;
+      });
+      if (!is_outermost || term.coef < 0 || term.coef > reach) return refuse("its parts have gaps between them");
+      reach += term.coef * (loop->extent - 1);
+    }
+    // Beyond the end of the tensor lanes read what nobody wants: there only has to be room.
+    const int64_t end = program_.vars.Range(states_[index].axes[AxisId(d)].extent).hi;
+    int64_t wanted = kept[d].extent;
+    if (kept[d].min.IsConstant()) wanted = std::min(wanted, end - kept[d].min.constant());
+    if (from.constant() != 0 || reach < wanted) return refuse("its parts are not all that is read");
+    room.push_back(std::max(reach, kept[d].extent));
+  }
+  return room;
+}
+
+Result<std::vector<Lowering::Span>> Lowering::HullOf(StageId index, const std::vector<StageId>& readers,
+                                                     const std::vector<VarId>& visible) {
+  const Stage& stage = kernel_.stages[index];
+  const StageState& state = states_[index];
+  const size_t rank = stage.axes.size();
   std::vector<Span> hull;
   bool first = true;
-  for (StageId reader : ReadersOf(kernel_, stage.output)) {
+  for (StageId reader : readers) {
     Result<void> outcome;
     auto visit = [&](auto&& self, const Expr& e, bool padded) -> void {
       if (!outcome) return;
@@ -165,7 +244,7 @@ Result<void> Lowering::InferRegion(StageId index) {
             outcome = std::move(form).error();
             return;
           }
-          Span span = Widen(*form, state.visible);
+          Span span = Widen(*form, visible);
           if (padded && span.min.IsConstant() && whole.IsConstant()) {
             // The guard of pad() keeps reads inside the domain.
             const int64_t last = whole.constant() - 1;
@@ -201,28 +280,7 @@ Result<void> Lowering::InferRegion(StageId index) {
     visit(visit, kernel_.stages[reader].body, false);
     HONE_TRY(std::move(outcome));
   }
-  if (first) return {};  // read by nobody: the whole tensor
-  for (size_t d = 0; d < rank; ++d) {
-    AxisState& axis = state.axes[AxisId(d)];
-    if (hull[d].extent > kWidestRegion)
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("{} is read at an index without bounds: clamp it", kernel_.tensors[stage.output].name),
-                   ""};
-    if (schedule.scope == Scope::kConst) {
-      const Interval start = program_.vars.Range(program_.vars.ExpandAxes(hull[d].min));
-      const int64_t begin = std::min<int64_t>(0, start.lo), end = start.hi + hull[d].extent;
-      hull[d] = {Linear(begin), std::max(end, program_.vars.Range(axis.extent).hi) - begin};
-    }
-    axis.min = hull[d].min;
-    axis.extent = Linear(hull[d].extent);
-  }
-  // Whole tiles of a split storage dimension are computed, so that nothing in a panel is left unwritten.
-  for (const LayoutDim& dim : schedule.layout) {
-    if (dim.part != LayoutDim::Part::kQuotient) continue;
-    Linear& extent = state.axes[FindAxis(stage, dim.axis)].extent;
-    extent = Linear(RoundUp(extent.constant(), dim.factor));
-  }
-  return {};
+  return hull;
 }
 
 // Whether the stage's loops outside of number `loop` decide a variable.
@@ -402,7 +460,6 @@ void Lowering::MakeLoops(StageId index) {
 
 Result<void> Lowering::PlaceStage(StageId stage) {
   HONE_TRY(InferRegion(stage));
-  for (AxisState& axis : states_[stage].axes) axis.origin = axis.min;
   MakeLoops(stage);
   HONE_TRY(MakeBuffer(stage));
   return MakeTile(stage);
@@ -431,7 +488,6 @@ std::vector<Lowering::Part> Lowering::PartsOf(StageId index) const {
 Result<void> Lowering::PlacePart(StageId stage, const Part& part, bool fresh) {
   StageState& state = states_[stage];
   HONE_TRY(InferRegion(stage));
-  for (AxisState& axis : state.axes) axis.origin = axis.min;
   for (AxisId axis : part.ids()) {
     if (part[axis].length == 0) continue;
     state.axes[axis].min += Linear(part[axis].start);

@@ -84,7 +84,10 @@ Result<void> Lowering::MakeBuffer(StageId index) {
   }
   auto add = [&](int64_t extent) { buffer.extents.push_back(extent); };
   if (schedule.layout.empty()) {
-    for (AxisId axis : stage.spatial_ids()) add(state.axes[axis].padded);
+    for (AxisId id : stage.spatial_ids()) {
+      const AxisState& axis = state.axes[id];
+      add(axis.kept == 0 ? axis.padded : axis.kept + axis.padded - axis.extent_max);
+    }
   } else {
     for (const LayoutDim& dim : schedule.layout) {
       const int64_t padded = state.axes[FindAxis(stage, dim.axis)].padded;

@@ -118,6 +118,11 @@ void SchedulePlanner::ComputeAt(const std::string& stage, const std::string& con
   schedule_.push_back(ComputeAtStep{stage, consumer, loop});
 }
 
+void SchedulePlanner::ComputeAndKeep(const std::string& stage, const std::string& consumer, const std::string& loop,
+                                     const std::string& keep_stage, const std::string& keep_loop) {
+  schedule_.push_back(ComputeAtStep{stage, consumer, loop, keep_stage, keep_loop});
+}
+
 void SchedulePlanner::Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout) {
   schedule_.push_back(StoreStep{stage, scope, std::move(layout)});
 }

@@ -85,6 +85,8 @@ class SchedulePlanner {
   void Tensorize(const std::string& instruction, const std::string& stage, const std::vector<std::string>& loops);
   void Bind(const std::string& stage, const std::string& loop, LaunchAxis axis);
   void ComputeAt(const std::string& stage, const std::string& consumer, const std::string& loop);
+  void ComputeAndKeep(const std::string& stage, const std::string& consumer, const std::string& loop,
+                      const std::string& keep_stage, const std::string& keep_loop);
   void Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout = {});
   void RegisterTile(const std::string& stage, const std::string& loop);
   void Pipeline(const std::string& stage, int64_t buffers);

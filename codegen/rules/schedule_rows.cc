@@ -37,6 +37,31 @@ bool ChoosesBy(const SchedulePlanner& planner, const Stage& stage, AxisId axis) 
   return chooses && planner.Extent(stage, axis) <= kShort;
 }
 
+// What a reduction along a row computes in passing: the stage of the row that it reads element by element, where that
+// costs more than to add it up, and the output alone reads it again; "" if there is none.
+std::string ComputedInPassing(SchedulePlanner& planner, const Stage& reduction, size_t fixed, const std::string& out) {
+  const Kernel& kernel = planner.kernel();
+  if (reduction.axes.size() != fixed || reduction.reduce_axes.size() != 1) return "";
+  constexpr int kOfAFunction = 16;  // registers for an elementary function's constants
+  const bool fits = planner.machine().vector_registers > kOfAFunction;
+  for (const AccessPattern& access : planner.AccessesOf(reduction)) {
+    const Stage* made = ProducerOf(kernel, access.tensor);
+    if (made == nullptr || made->reduction != Reduction::kNone || made->axes.size() != fixed + 1) continue;
+    if (planner.IsScheduled(planner.NameOf(*made)) || !access.IsPlain()) continue;
+    const std::vector<StageId> readers = ReadersOf(kernel, made->output);
+    const bool is_kept = readers.size() == 2 && std::any_of(readers.begin(), readers.end(), [&](StageId reader) {
+                           return planner.NameOf(kernel.stages[reader]) == out;
+                         });
+    bool is_costly = false;
+    Walk(made->body, [&](const Expr& e) { is_costly |= IsCostly(e.op()); });
+    const std::string name = planner.NameOf(*made);
+    if (is_kept && is_costly &&
+        planner.ChooseIf(name, {"in_passing", "a row's elements are computed where they are first added up"}, fits))
+      return name;
+  }
+  return "";
+}
+
 // Loops of a stage that is computed for one row (or a few): `fixed` leading axes are unrolled, the last of the others
 // is vectorised, a reduction without further axes goes through lanes. `together`: rows that are unrolled.
 void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fixed, const std::string& out,
@@ -51,14 +76,18 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     size_t longest = stage.reduce_axes.size() - 1;
     while (longest > 0 && planner.Extent(stage.reduce_axes[longest]) == 1) --longest;
     const Axis& last = stage.reduce_axes[longest];
+    const std::string passed = ComputedInPassing(planner, stage, fixed, out);
     int64_t extent = planner.Extent(last);
     int64_t width = std::min(lanes, BitCeil(extent));
     int64_t chains = std::clamp<int64_t>(extent / width, 1, kChains);
-    while (chains > 1 && extent % (chains * width) != 0 && extent < 8 * width) --chains;
+    while (chains > 1 && extent % (chains * width) != 0 && extent < 16 * width) --chains;
     // Their accumulators stay in registers, beside what a step widens there.
     const int64_t kOfAStep = stage.body.Has(Op::kCast) ? 4 : 0;
     const int64_t most = std::max<int64_t>(1, (planner.machine().vector_registers - kOfAStep) / together);
     while (chains > most) chains /= 2;
+    // What is computed takes longer than an addition.
+    constexpr int64_t kLongRow = 256;  // vectors
+    if (!passed.empty()) chains = extent >= kLongRow * width ? 2 : 1;
     std::vector<int64_t> chain_options;
     for (int64_t count : {1, 2, 4, 8})
       if (count * width <= extent) chain_options.push_back(count);
@@ -99,6 +128,19 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     planner.Unroll(part, unrolled);
     planner.Vectorize(part, {lane + ".1"});
     planner.MarkScheduled(part);
+    if (!passed.empty()) {
+      planner.ComputeAndKeep(passed, part, order.front(), out, loop);
+      const std::string along = planner.StageNamed(passed).axes.back().name;
+      planner.Split(passed, along, {width});
+      std::vector<std::string> copies = rows;
+      copies.push_back(along + ".0");
+      std::vector<std::string> all = copies;
+      all.push_back(along + ".1");
+      planner.Reorder(passed, all);
+      planner.Unroll(passed, copies);
+      planner.Vectorize(passed, {along + ".1"});
+      planner.MarkScheduled(passed);
+    }
     if (by_vectors) {
       const Stage whole = planner.StageNamed(vector);
       planner.ComputeAt(vector, out, loop);
@@ -440,8 +482,11 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     planner.Vectorize(name, {along + ".2"});
   }
   if (online) ScheduleBlocks(planner, *online, rows, name, loop);
-  for (const std::string& g : group)
-    if (!planner.IsScheduled(g)) ScheduleInRow(planner, g, rows, name, loop, false, scalar_rows ? together : 1);
+  // Reductions first: some compute in passing what they read.
+  for (const bool reduces : {true, false})
+    for (const std::string& g : group)
+      if (!planner.IsScheduled(g) && (planner.StageNamed(g).reduction != Reduction::kNone) == reduces)
+        ScheduleInRow(planner, g, rows, name, loop, false, scalar_rows ? together : 1);
   planner.MarkScheduled(name);
   PrefetchRows(planner, name, planner.scheduled().subspan(before), is_single_pass);
   planner.Took("rows", name, "reductions along rows; what a row needs in between stays in the cache");

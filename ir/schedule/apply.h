@@ -38,6 +38,8 @@ struct StageSchedule {
   std::vector<LoopRelation> relations;  // in the order they were made
   StageId attach_stage;                 // none: at the root
   std::string attach_loop;              // path in that stage
+  StageId keep_stage;                   // none: what is computed is for the trip of attach_loop alone
+  std::string keep_loop;                // path in that stage
   Scope scope = Scope::kDefault;
   std::vector<LayoutDim> layout;
   std::string promote_loop;                   // register_tile: inside this loop the tile lives in registers

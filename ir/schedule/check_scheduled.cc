@@ -12,10 +12,54 @@
 namespace hone {
 namespace {
 
+// Whether a stage is computed inside a loop of another, by its number, or is that stage.
+bool LiesInside(const ScheduledKernel& scheduled, StageId at, StageId outer, size_t loop) {
+  while (at && at != outer) {
+    const StageSchedule& schedule = scheduled.stages[at];
+    if (schedule.attach_stage == outer) {
+      const Result<size_t> place = FindLoop(scheduled, outer, schedule.attach_loop);
+      return place && *place >= loop;
+    }
+    at = schedule.attach_stage;
+  }
+  return at == outer;
+}
+
+// What is computed part by part inside a loop of its first reader and kept: whatever else reads it comes after that
+// reader, inside the loop that it is kept in. That the parts are all there is to read: codegen/lower/lower_regions.cc.
+Result<void> CheckKept(const ScheduledKernel& scheduled, StageId stage) {
+  const StageSchedule& schedule = scheduled.stages[stage];
+  const StageId first = schedule.attach_stage, keeper = schedule.keep_stage;
+  const std::string& name = StageName(scheduled, stage);
+  const size_t kept = HONE_TRY(FindLoop(scheduled, keeper, schedule.keep_loop));
+  const size_t loop = HONE_TRY(FindLoop(scheduled, first, schedule.attach_loop));
+  const StageSchedule& place = scheduled.stages[first];
+  if (place.attach_stage != keeper || place.attach_loop != schedule.keep_loop)
+    return Refuse(fmt::format("{} is kept in {}.{}, where {} is not computed", name, StageName(scheduled, keeper),
+                              schedule.keep_loop, StageName(scheduled, first)));
+  if (scheduled.kernel.stages[stage].reduction != Reduction::kNone || !schedule.layout.empty() ||
+      schedule.buffers > 1 || EffectiveScope(scheduled, stage) == Scope::kRegisters || IsForGpu(scheduled))
+    return Refuse(fmt::format(
+        "{} is kept, as nothing may be that reduces, lies in registers or in another order, or runs on a GPU", name));
+  for (StageId reader : ReadersOf(scheduled.kernel, scheduled.kernel.stages[stage].output)) {
+    if (LiesInside(scheduled, reader, first, loop) || reader == keeper) continue;
+    if (!LiesInside(scheduled, reader, keeper, kept))
+      return Refuse(fmt::format("{} is kept inside {}, but {} reads it outside", name, StageName(scheduled, keeper),
+                                StageName(scheduled, reader)));
+    StageId at = reader;
+    while (scheduled.stages[at].attach_stage != keeper) at = scheduled.stages[at].attach_stage;
+    if (at <= first)
+      return Refuse(fmt::format("{} is kept for what comes after {}, but {} reads it before that ends", name,
+                                StageName(scheduled, first), StageName(scheduled, reader)));
+  }
+  return {};
+}
+
 // Every reader of an attached stage must be the stage that it is attached to, or lie inside the loop.
 Result<void> CheckPlace(const ScheduledKernel& scheduled, StageId stage) {
   const StageSchedule& schedule = scheduled.stages[stage];
   if (!schedule.attach_stage) return {};
+  if (schedule.keep_stage) return CheckKept(scheduled, stage);
   const StageId outer = schedule.attach_stage;
   const size_t loop = HONE_TRY(FindLoop(scheduled, outer, schedule.attach_loop));
   for (StageId reader : ReadersOf(scheduled.kernel, scheduled.kernel.stages[stage].output)) {

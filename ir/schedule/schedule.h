@@ -19,6 +19,7 @@
 //   parallel y.n.0 grain=2      vectorize y.n.2      unroll y.m.1
 //   bind y.m.0 block.x                               a GPU: the loop's trips are blocks, or threads of each block
 //   compute_at t y.n.1                               compute what y needs of t inside that loop
+//   compute_at e t.n.0 keep y.m                      … and keep it, for what comes after t inside that loop of y
 //   store t registers                                registers, block, per_worker, workspace; with a layout
 //   register_tile t.m.0                              inside that loop the tile of t lives in registers
 //   tail y.m shift                                   pad (default), shift, guard or peel
@@ -163,6 +164,8 @@ struct ComputeAtStep {
   std::string stage;
   std::string consumer;  // a later stage
   std::string loop;      // of the consumer
+  // Kept until this trip of a loop around the consumer ends, for readers that come after it; empty: for none.
+  std::string keep_stage = {}, keep_loop = {};
   bool operator==(const ComputeAtStep&) const = default;
 };
 

@@ -75,6 +75,11 @@ Result<void> ScheduleState::Rewritten(Kernel kernel) {
         if (!schedule.attach_stage)
           return Refuse(fmt::format("{} is computed inside {}: inline that first", name, consumer));
       }
+      if (schedule.keep_stage) {
+        const std::string& keeper = StageName(result_, schedule.keep_stage);
+        schedule.keep_stage = hone::FindStage(kernel, keeper);
+        if (!schedule.keep_stage) return Refuse(fmt::format("{} is kept inside {}: inline that first", name, keeper));
+      }
       stages.Add(std::move(schedule));
     } else {
       if (HasSteps(schedule))

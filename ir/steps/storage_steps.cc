@@ -21,17 +21,21 @@ bool IsOutput(const ScheduleState& state, StageId stage) {
   return state.kernel().tensors[state.stage(stage).output].kind == TensorKind::kOutput;
 }
 
-// ---- compute_at STAGE CONSUMER.LOOP
+// ---- compute_at STAGE CONSUMER.LOOP [keep STAGE.LOOP]
 
 Result<ComputeAtStep> ReadComputeAt(StepReader& in) {
   ComputeAtStep step;
   step.stage = HONE_TRY(in.Name("a stage"));
   step.loop = HONE_TRY(in.Loop(step.consumer));
+  if (!in.Next()) return step;
+  if (in.word() != "keep") return in.Wrong("keep, or the end of the line");
+  step.keep_loop = HONE_TRY(in.Loop(step.keep_stage));
   return step;
 }
 
 std::string PrintComputeAt(const ComputeAtStep& step) {
-  return fmt::format("compute_at {} {}.{}", step.stage, step.consumer, step.loop);
+  const std::string keep = step.keep_stage.empty() ? "" : fmt::format(" keep {}.{}", step.keep_stage, step.keep_loop);
+  return fmt::format("compute_at {} {}.{}{}", step.stage, step.consumer, step.loop, keep);
 }
 
 Result<void> ApplyComputeAt(const ComputeAtStep& step, ScheduleState& state) {
@@ -39,8 +43,16 @@ Result<void> ApplyComputeAt(const ComputeAtStep& step, ScheduleState& state) {
   HONE_TRY(state.FindLoop(consumer, step.loop));
   if (IsOutput(state, stage)) return Refuse(fmt::format("{} is an output: it is computed at the root", step.stage));
   if (consumer <= stage) return Refuse(fmt::format("{} does not come after {}", step.consumer, step.stage));
-  state.schedule(stage).attach_stage = consumer;
-  state.schedule(stage).attach_loop = step.loop;
+  StageId keeper;
+  if (!step.keep_stage.empty()) {
+    keeper = HONE_TRY(state.FindStage(step.keep_stage));
+    HONE_TRY(state.FindLoop(keeper, step.keep_loop));
+  }
+  StageSchedule& schedule = state.schedule(stage);
+  schedule.attach_stage = consumer;
+  schedule.attach_loop = step.loop;
+  schedule.keep_stage = keeper;
+  schedule.keep_loop = step.keep_loop;
   return {};
 }
 

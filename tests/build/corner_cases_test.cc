@@ -47,6 +47,27 @@ const std::vector<Corner>& Corners() {
        "cache_read x -> r for t const [k, d2/7, d1, d2%7]\n"},
       {"tiles_inside_what_they_are_made_of", "dense(M=5,N=1,K=7)",
        "rewrite im2col y x r m k\nsplit r.m 2\nunroll r.m.1\nreorder r.k r.m.1 r.m.0\ntail r.m shift\n"},
+      {"kept_parts_that_run_over", "softmax(M=5,N=37)",
+       "inline scale\ncompute_at top y.m\ncompute_at total y.m\nsplit total.n 8\ncompute_at e total.n.0 keep y.m\n"
+       "vectorize e.n\nsplit y.n 16\nvectorize y.n.1\nparallel y.m\n"},
+      {"kept_rows_together", "softmax(M=6,N=29)",
+       "inline scale\nrfactor total n 4 -> lanes\nsplit y.m 3\nreorder y.m.0 y.n y.m.1\nunroll y.m.1\n"
+       "compute_at top y.m.0\ncompute_at total y.m.0\ncompute_at lanes y.m.0\nreorder lanes.n lanes.m lanes.l\n"
+       "vectorize lanes.l\ncompute_at e lanes.n keep y.m.0\nunroll e.m\nvectorize e.n\n"},
+      // The sum wants a part of what is kept; who comes later wants all.
+      {"kept_beyond_what_a_condition_admits",
+       R"(kernel a(x: f32[7, 19]) -> y: f32[7, 19] {
+         e: f32[7, 19]
+         e[i, j] = exp(x[i, j])
+         t: f32[7]
+         t[i] = sum(j < 19) if(j < i + 3, e[i, j], 0)
+         y[i, j] = e[i, j] / (1 + t[i])
+       })",
+       "compute_at t y.i\ncompute_at e t.j keep y.i\n"},
+      {"kept_at_the_root",
+       "kernel a(x: f32[40]) -> y: f32[40] { e: f32[40]\n e[j] = exp(x[j])\n t: f32[1]\n "
+       "t[i] = sum(j < 40) e[j]\n y[j] = e[39 - j] / t[0] }",
+       "split y.j 40\ncompute_at t y.j.0\nsplit t.j 8\ncompute_at e t.j.0 keep y.j.0\nvectorize e.j\n"},
       {"peeled_on_two_axes", "matmul(M=23,N=37,K=13)+bias+relu",
        "split y.m 4\nsplit y.n 16\nreorder y.m.0 y.n.0 y.m.1 y.n.1\ncompute_at acc y.n.0\nstore acc registers\n"
        "reorder acc.k acc.m acc.n\nvectorize y.n.1\nvectorize acc.n\nunroll y.m.1\nunroll acc.m\ntail y.m peel\n"

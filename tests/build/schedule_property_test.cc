@@ -8,6 +8,7 @@
 #include <iterator>
 #include <optional>
 
+#include "codegen/lower/lower.h"
 #include "ir/graph/specialize.h"
 #include "ir/language/parse.h"
 #include "ir/reference/accuracy.h"
@@ -232,6 +233,56 @@ TEST(ScheduleProperty, RowsInOnePassUnderRandomSchedules) {
   });
   ExpectNoFailure(report, seed);
   EXPECT_GT(report.count("ran"), report.count("build refused"));
+}
+
+// Elements of a row that are computed where a sum reads them first, and kept for what reads them again; then any steps.
+TEST(ScheduleProperty, KeptRowsUnderRandomSchedules) {
+  const uint64_t seed = SeedFromEnvironment(kUsualSeed);
+  const std::vector<Target> targets = TestTargets();
+  CaseReport report = RunCases(RoundsFromEnvironment(kRandomRows), [&](int index, CaseLog& log) {
+    Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index));
+    const int64_t rows = rng.Between(1, 9), length = rng.Between(1, 70);
+    const std::string term = rng.Chance(0.3)   ? fmt::format("if(j < i + {}, e[i, j], 0.0)", rng.Between(0, length))
+                             : rng.Chance(0.2) ? fmt::format("e[i, {} - j]", length - 1)
+                                               : "e[i, j]";
+    const std::string text = fmt::format(
+        "kernel a(x: f32[{0}, {1}]) -> y: f32[{0}, {1}] {{\n  e: f32[{0}, {1}]\n  e[i, j] = x[i, j] * x[i, j]\n  t: "
+        "f32[{0}]\n"
+        "  t[i] = sum(j < {1}) {2}\n  y[i, j] = e[i, j] / (1.0 + t[i])\n}}",
+        rows, length, term);
+    KernelCase kernel(text, seed);
+    std::string row = "i", sum = "t", part = "j", steps;
+    if (rng.Chance(0.5)) {
+      steps += fmt::format("rfactor t j {} -> lanes\n", rng.Between(1, 20));
+      sum = "lanes";
+    }
+    if (rng.Chance(0.5)) {
+      steps += fmt::format("split y.i {}\nreorder y.i.0 y.j y.i.1\n", rng.Between(1, 4));
+      row = "i.0";
+    }
+    if (rng.Chance(0.6)) {
+      steps += fmt::format("split {}.j {}\n", sum, rng.Between(1, 20));
+      part = "j.0";
+    }
+    steps += fmt::format("compute_at t y.{}\n", row);
+    if (sum != "t") steps += fmt::format("compute_at {} y.{}\n", sum, row);
+    if (rng.Chance(0.5))
+      steps += fmt::format("reorder {0}.{1} {0}.i{2}{3}\n", sum, part, sum == "t" ? "" : " lanes.l",
+                           part == "j" ? "" : " " + sum + ".j.1");
+    const Schedule placed = ParseSchedule(steps).value();
+    const Schedule start = ParseSchedule(steps + fmt::format("compute_at e {}.{} keep y.{}\n", sum, part, row)).value();
+    log.Note(text + "\n" + PrintSchedule(start));
+    const Target& target = targets[static_cast<size_t>(index) % targets.size()];
+    const Result<ScheduledKernel> applied = ApplySchedule(Specialize(kernel.kernel()), start);
+    if (!applied) return log.Count("not kept: " + ReasonOf(applied.error().message));
+    if (!Lower(*applied)) return log.Count("not kept: lowering");
+    log.Count("kept");
+    TryOne(kernel, PrintSchedule(start), target, log);
+    TryOne(kernel, PrintSchedule(MakeSchedule(kernel.kernel(), target, rng, text, log, start)), target, log);
+  });
+  ExpectNoFailure(report, seed);
+  EXPECT_GT(report.count("ran"), report.count("build refused"));
+  EXPECT_GT(report.count("kept"), RoundsFromEnvironment(kRandomRows) / 3);
 }
 
 }  // namespace

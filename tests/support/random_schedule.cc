@@ -301,7 +301,12 @@ void RandomSchedule::PlaceStage() {
   if (readers.empty()) return;
   StageId consumer = Pick(readers);
   if (rng_.Chance(0.2)) AnyStage(&consumer);
-  const ComputeAtStep at{NameOf(stage), NameOf(state_.kernel.stages[consumer]), AnyLoop(state_.stages[consumer])};
+  ComputeAtStep at{NameOf(stage), NameOf(state_.kernel.stages[consumer]), AnyLoop(state_.stages[consumer])};
+  const StageSchedule& place = state_.stages[consumer];
+  if (readers.size() > 1 && place.attach_stage && rng_.Chance(0.7)) {
+    at.keep_stage = NameOf(state_.kernel.stages[place.attach_stage]);
+    at.keep_loop = place.attach_loop;
+  }
   if (!Propose({at})) return;
   if (!rng_.Chance(0.6)) return;
   static constexpr Scope kScopes[] = {Scope::kWorkspace, Scope::kPerWorker, Scope::kRegisters, Scope::kRegisters};

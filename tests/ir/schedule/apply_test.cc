@@ -205,6 +205,43 @@ TEST(ComputeAt, RefusesWhereReadersCannotSeeIt) {
             "top is computed at n, inside the loop where e already needs it");
 }
 
+TEST(ComputeAt, KeepsWhatOthersReadLater) {
+  const Kernel softmax = Parsed("softmax(M=5,N=13)");
+  const std::string placed = "inline scale\ncompute_at top y.m\ncompute_at total y.m\n";
+  ScheduledKernel scheduled = Applied(softmax, placed + "compute_at e total.n keep y.m");
+  EXPECT_EQ(Of(scheduled, "e").attach_stage, FindStage(scheduled.kernel, "total"));
+  EXPECT_EQ(Of(scheduled, "e").keep_stage, FindStage(scheduled.kernel, "y"));
+  EXPECT_EQ(Of(scheduled, "e").keep_loop, "m");
+  // Numbers of stages change, and the last such step counts.
+  scheduled = Applied(softmax, placed + "compute_at e total.n keep y.m\ncache_read x -> xq for top workspace");
+  EXPECT_EQ(Of(scheduled, "e").keep_stage, FindStage(scheduled.kernel, "y"));
+  EXPECT_FALSE(Of(Applied(softmax, placed + "compute_at e total.n keep y.m\ncompute_at e y.m"), "e").keep_stage);
+}
+
+TEST(ComputeAt, RefusesToKeepWhatOthersReadTooEarlyOrOutside) {
+  const Kernel softmax = Parsed("softmax(M=5,N=13)");
+  const std::string placed = "inline scale\ncompute_at top y.m\ncompute_at e y.m\ncompute_at total y.m\n";
+  EXPECT_EQ(RefusalOf(softmax, placed, "compute_at e total.n keep y.k"),
+            "step 5 (compute_at e total.n keep y.k): y has no loop k; it has m, n");
+  EXPECT_EQ(RefusalOf(softmax, placed, "compute_at e total.n keep y.n"),
+            "e is kept in y.n, where total is not computed");
+  EXPECT_EQ(RefusalOf(softmax, placed, "compute_at e y.n keep y.m"), "e is kept in y.m, where y is not computed");
+  EXPECT_EQ(RefusalOf(softmax, placed + "compute_at e total.n keep y.m\n", "store e registers"),
+            "e is kept, as nothing may be that reduces, lies in registers or in another order, or runs on a GPU");
+  EXPECT_EQ(RefusalOf(softmax, placed + "compute_at e total.n keep y.m\n", "store e per_worker [n, m]"),
+            "e is kept, as nothing may be that reduces, lies in registers or in another order, or runs on a GPU");
+  const Kernel twice = Parsed(R"(kernel twice(x: f32[5, 13]) -> y: f32[5, 13], z: f32[5] {
+    e: f32[5, 13]
+    e[m, n] = exp(x[m, n])
+    total: f32[5]
+    total[m] = sum(n < 13) e[m, n]
+    y[m, n] = e[m, n] / total[m]
+    z[m] = max(n < 13) e[m, n]
+  })");
+  EXPECT_EQ(RefusalOf(twice, "compute_at total y.m\n", "compute_at e total.n keep y.m"),
+            "e is kept inside y, but z reads it outside");
+}
+
 TEST(Store, SetsScopeAndLayout) {
   ScheduledKernel scheduled =
       Applied(MatmulRelu(), "compute_at acc y.m\nstore acc per_worker [n/4, m, n%4+2]\ntail acc.n shift");

@@ -53,6 +53,7 @@ const std::vector<std::string>& PrintedSteps() {
       "unroll y.m.1",
       "unroll y.m.1 y.n.1 y.k",
       "compute_at t y.n.1",
+      "compute_at t u.n.1 keep y.m",
       "store t workspace",
       "store t per_worker",
       "store t registers",
@@ -129,6 +130,7 @@ TEST(Schedule, ReadsFields) {
   reads("vectorize y.n.2", VectorizeStep{"y", {"n.2"}});
   reads("unroll y.m.1 y.n.1", UnrollStep{"y", {"m.1", "n.1"}});
   reads("compute_at t y.n.1", ComputeAtStep{"t", "y", "n.1"});
+  reads("compute_at t u.n.1 keep y.m", ComputeAtStep{"t", "u", "n.1", "y", "m"});
   reads(
       "store t workspace [c, h]",
       StoreStep{"t", Scope::kWorkspace, {{"c", LayoutDim::Part::kWhole, 1, 0}, {"h", LayoutDim::Part::kWhole, 1, 0}}});
