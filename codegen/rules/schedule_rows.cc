@@ -37,13 +37,17 @@ bool ChoosesBy(const SchedulePlanner& planner, const Stage& stage, AxisId axis) 
   return chooses && planner.Extent(stage, axis) <= kShort;
 }
 
-// What a reduction along a row computes in passing: the stage of the row that it reads element by element, where that
-// costs more than to add it up, and the output alone reads it again; "" if there is none.
-std::string ComputedInPassing(SchedulePlanner& planner, const Stage& reduction, size_t fixed, const std::string& out) {
-  const Kernel& kernel = planner.kernel();
-  if (reduction.axes.size() != fixed || reduction.reduce_axes.size() != 1) return "";
+// The stage of a row that a reduction along it computes in passing: it reads it element by element, and of the others
+// the output alone does.
+struct Passed {
+  std::string name;        // "": there is none
+  bool is_costly = false;  // an element takes longer than to add it up
+};
+
+Passed ComputedInPassing(SchedulePlanner& planner, const Stage& reduction, size_t fixed, const std::string& out) {
   constexpr int kOfAFunction = 16;  // registers for an elementary function's constants
-  const bool fits = planner.machine().vector_registers > kOfAFunction;
+  const Kernel& kernel = planner.kernel();
+  if (reduction.axes.size() != fixed || reduction.reduce_axes.size() != 1) return {};
   for (const AccessPattern& access : planner.AccessesOf(reduction)) {
     const Stage* made = ProducerOf(kernel, access.tensor);
     if (made == nullptr || made->reduction != Reduction::kNone || made->axes.size() != fixed + 1) continue;
@@ -52,14 +56,15 @@ std::string ComputedInPassing(SchedulePlanner& planner, const Stage& reduction, 
     const bool is_kept = readers.size() == 2 && std::any_of(readers.begin(), readers.end(), [&](StageId reader) {
                            return planner.NameOf(kernel.stages[reader]) == out;
                          });
-    bool is_costly = false;
-    Walk(made->body, [&](const Expr& e) { is_costly |= IsCostly(e.op()); });
-    const std::string name = planner.NameOf(*made);
-    if (is_kept && is_costly &&
-        planner.ChooseIf(name, {"in_passing", "a row's elements are computed where they are first added up"}, fits))
-      return name;
+    Passed passed{planner.NameOf(*made)};
+    Walk(made->body, [&](const Expr& e) { passed.is_costly |= IsCostly(e.op()); });
+    const bool fits = !passed.is_costly || planner.machine().vector_registers > kOfAFunction;
+    if (is_kept &&
+        planner.ChooseIf(passed.name, {"in_passing", "a row's elements are computed where they are first added up"},
+                         fits))
+      return passed;
   }
-  return "";
+  return {};
 }
 
 // Loops of a stage that is computed for one row (or a few): `fixed` leading axes are unrolled, the last of the others
@@ -76,7 +81,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     size_t longest = stage.reduce_axes.size() - 1;
     while (longest > 0 && planner.Extent(stage.reduce_axes[longest]) == 1) --longest;
     const Axis& last = stage.reduce_axes[longest];
-    const std::string passed = ComputedInPassing(planner, stage, fixed, out);
+    const Passed passed = ComputedInPassing(planner, stage, fixed, out);
     int64_t extent = planner.Extent(last);
     int64_t width = std::min(lanes, BitCeil(extent));
     int64_t chains = std::clamp<int64_t>(extent / width, 1, kChains);
@@ -85,9 +90,8 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     const int64_t kOfAStep = stage.body.Has(Op::kCast) ? 4 : 0;
     const int64_t most = std::max<int64_t>(1, (planner.machine().vector_registers - kOfAStep) / together);
     while (chains > most) chains /= 2;
-    // What is computed takes longer than an addition.
     constexpr int64_t kLongRow = 256;  // vectors
-    if (!passed.empty()) chains = extent >= kLongRow * width ? 2 : 1;
+    if (passed.is_costly) chains = extent >= kLongRow * width ? 2 : 1;
     std::vector<int64_t> chain_options;
     for (int64_t count : {1, 2, 4, 8})
       if (count * width <= extent) chain_options.push_back(count);
@@ -128,18 +132,18 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     planner.Unroll(part, unrolled);
     planner.Vectorize(part, {lane + ".1"});
     planner.MarkScheduled(part);
-    if (!passed.empty()) {
-      planner.ComputeAndKeep(passed, part, order.front(), out, loop);
-      const std::string along = planner.StageNamed(passed).axes.back().name;
-      planner.Split(passed, along, {width});
+    if (!passed.name.empty()) {
+      planner.ComputeAndKeep(passed.name, part, order.front(), out, loop);
+      const std::string along = planner.StageNamed(passed.name).axes.back().name;
+      planner.Split(passed.name, along, {width});
       std::vector<std::string> copies = rows;
       copies.push_back(along + ".0");
       std::vector<std::string> all = copies;
       all.push_back(along + ".1");
-      planner.Reorder(passed, all);
-      planner.Unroll(passed, copies);
-      planner.Vectorize(passed, {along + ".1"});
-      planner.MarkScheduled(passed);
+      planner.Reorder(passed.name, all);
+      planner.Unroll(passed.name, copies);
+      planner.Vectorize(passed.name, {along + ".1"});
+      planner.MarkScheduled(passed.name);
     }
     if (by_vectors) {
       const Stage whole = planner.StageNamed(vector);
