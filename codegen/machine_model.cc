@@ -9,6 +9,7 @@ MachineModel ModelCpu(const CpuTarget& target) {
   machine.vector_bits = target.VectorBits();
   machine.vector_registers = target.VectorRegisters();
   machine.has_masked_access = target.isa == Isa::kAvx2 || target.isa == Isa::kAvx512;
+  machine.has_mask_registers = target.isa == Isa::kAvx512;
   machine.copy_registers = target.isa == Isa::kAvx2 ? 4 : 1;
   if (target.isa == Isa::kAvx512 && target.cpu == "znver4") machine.half_vector_cycles = 0.55;
   // Of 512 bits; half a vector is done in half the time.

@@ -20,7 +20,8 @@ struct MachineModel {
   // ---- Vectors
   int vector_bits = 0;
   int vector_registers = 0;
-  bool has_masked_access = false;  // loads and stores of some lanes only
+  bool has_masked_access = false;   // loads and stores of some lanes only
+  bool has_mask_registers = false;  // masks take no vector registers
   // Registers that copies of a reduction's step take beside accumulators and vectors: one for broadcasts; more where
   // FMAs do not take these from memory, since LLVM then moves accumulators from register to register.
   int copy_registers = 1;

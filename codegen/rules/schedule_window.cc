@@ -55,11 +55,11 @@ std::optional<AxisId> SharedAlong(const SchedulePlanner& planner, const Stage& s
 
 // Whether masks that leave out what lies outside cost less than a padded copy. Those of rows of one vector are known
 // when the code is made. Those of longer rows are compared in each tile, for each column of a window, which pays for
-// few columns and lanes that lie side by side.
+// few columns and lanes that lie side by side, if masks have registers of their own.
 bool MasksPay(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& data, int64_t window) {
   const AxisId last = stage.last_axis();
   if (planner.Extent(stage, last) > planner.LanesFor(stage))
-    return data.strides[last] == 1 && window <= kFewComparedMasks;
+    return planner.machine().has_mask_registers && data.strides[last] == 1 && window <= kFewComparedMasks;
   const int64_t rows = stage.axes.size() >= 2 ? planner.Extent(stage.axes[stage.axes.size() - 2]) : 1;
   return window * std::min<int64_t>(rows, 3) <= kMostUnrolled / 2;
 }
@@ -78,12 +78,14 @@ struct WindowOrder {
 };
 
 // The loops of the window, outermost first. A padded copy is read without masks, so that all that differs between its
-// elements is an address: loads that rows share cost less than a body of the whole window.
+// elements is an address: loads that rows share cost less than a body of the whole window, if it is large or registers
+// are many.
 WindowOrder OrderWindow(SchedulePlanner& planner, const std::string& name, const Stage& part,
                         std::optional<AxisId> shared, int64_t window, int64_t rows, bool is_masked) {
+  const bool is_large = window >= kLargeWindow || planner.machine().vector_registers > 16;
   const bool unroll_all =
       planner.ChooseIf(name, {.name = "unroll_window", .meaning = "the window is unrolled whole", .grows_code = true},
-                       window * rows <= kMostUnrolled && (is_masked || !shared));
+                       window * rows <= kMostUnrolled && (is_masked || !shared || !is_large));
   const bool shares_rows =
       !unroll_all && shared.has_value() &&
       planner.ChooseIf(
