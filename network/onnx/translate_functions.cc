@@ -59,14 +59,9 @@ Result<Outputs> OfReals(OperatorCall& call) {
   return call.build.Host(std::move(host), {call.In(0)});
 }
 
-// Of f32 and less as a kernel: a polynomial of what is not beyond 1, or of the reciprocal, within 2e-7 of the value
+// The arc tangent of f32: a polynomial of what is not beyond 1, or of the reciprocal, within 2e-7 of the value
 // (Abramowitz and Stegun, 4.4.49).
-Result<Outputs> Atan(OperatorCall& call) {
-  Builder& build = call.build;
-  const ValueId given = call.In(0);
-  if (build.dtype(given) == DType::kF64) return OfReals(call);
-  if (!IsFloat(build.dtype(given))) return build.Invalid("it wants floats");
-  const ValueId x = HONE_TRY(build.Cast(given, DType::kF32));
+Result<ValueId> ArcTangent(Builder& build, ValueId x) {
   const auto number = [&](double value) { return build.Scalar(value, DType::kF32); };
   const ValueId is_above = HONE_TRY(build.Binary("gt", x, number(1)));
   const ValueId is_below = HONE_TRY(build.Binary("lt", x, number(-1)));
@@ -83,8 +78,28 @@ Result<Outputs> Atan(OperatorCall& call) {
   sum = HONE_TRY(build.Binary("add", sum, z));
   const ValueId below = HONE_TRY(build.Select(is_below, number(-std::numbers::pi / 2), number(0)));
   const ValueId turned = HONE_TRY(build.Select(is_above, number(std::numbers::pi / 2), below));
-  sum = HONE_TRY(build.Binary("add", sum, turned));
-  return Outputs{HONE_TRY(build.Cast(sum, build.dtype(given)))};
+  return build.Binary("add", sum, turned);
+}
+
+// Atan, and by half the angle asin(x) = 2 atan(x / (1 + √((1 − x)(1 + x)))), acos(x) = 2 atan(√((1 − x) / (1 + x))): of
+// f32 and less as a kernel.
+Result<Outputs> ByArcTangent(OperatorCall& call) {
+  Builder& build = call.build;
+  const ValueId given = call.In(0);
+  if (build.dtype(given) == DType::kF64) return OfReals(call);
+  if (!IsFloat(build.dtype(given))) return build.Invalid("it wants floats");
+  const ValueId x = HONE_TRY(build.Cast(given, DType::kF32));
+  const ValueId one = build.Scalar(1, DType::kF32), two = build.Scalar(2, DType::kF32);
+  ValueId angle = x;
+  if (call.node().op != "Atan") {
+    const ValueId left = HONE_TRY(build.Binary("sub", one, x)), right = HONE_TRY(build.Binary("add", one, x));
+    const bool is_sine = call.node().op == "Asin";
+    angle = HONE_TRY(build.Unary("sqrt", HONE_TRY(build.Binary(is_sine ? "mul" : "div", left, right))));
+    if (is_sine) angle = HONE_TRY(build.Binary("div", x, HONE_TRY(build.Binary("add", one, angle))));
+  }
+  angle = HONE_TRY(ArcTangent(build, angle));
+  if (call.node().op != "Atan") angle = HONE_TRY(build.Binary("mul", angle, two));
+  return Outputs{HONE_TRY(build.Cast(angle, build.dtype(given)))};
 }
 
 // ---- Several nodes
@@ -376,8 +391,10 @@ std::vector<Operator> FunctionOperators() {
                                  {"Einsum", 1, Einsum},
                                  {"BitCast", 1, BitCast},
                                  {"EyeLike", 1, EyeLike}};
-  for (const RealFunction& function : kRealFunctions)
-    table.push_back({function.name, 1, function.name == "Atan" ? Atan : OfReals});
+  for (const RealFunction& function : kRealFunctions) {
+    const bool by_tangent = function.name == "Atan" || function.name == "Asin" || function.name == "Acos";
+    table.push_back({function.name, 1, by_tangent ? ByArcTangent : OfReals});
+  }
   return table;
 }
 

@@ -330,23 +330,32 @@ TEST(HostCalls, WorkOnElementsOfAnyTypeInMemoryIsAsByDefinition) {
 }
 
 TEST(HostCalls, AnglesOfFloatsAreAKernelAndThoseOfDoublesTheLibrarys) {
-  std::vector<double> x = {0, INFINITY, -INFINITY, 1e30, -1e-30, 1, -1, NAN};
-  while (x.size() < 2000) x.push_back((static_cast<double>(x.size()) - 1000) / 64);
-  for (int type : {1, 11}) {
-    ModelFileBuilder builder;
-    builder.Input("x", {2000}, type).Node("Atan", {"x"}, {"y"}).Output("y", {}, type);
-    EXPECT_EQ(HostCallsOf(builder), type == 1 ? 0U : 1U);
-    Numbers given = MakeNumbers(type == 1 ? DType::kF32 : DType::kF64, {2000});
-    given.real = x;
-    Network network = Imported(builder);
-    const Result<std::vector<Numbers>> outputs = EvaluateNetwork(network.graph, {given});
-    ASSERT_TRUE(outputs) << outputs.error().Text();
-    for (size_t i = 0; i < x.size(); ++i) {
-      const double y = (*outputs)[0].real[i], wanted = std::atan(x[i]);
-      EXPECT_TRUE(std::isnan(x[i]) ? std::isnan(y) : std::abs(y - wanted) <= (type == 1 ? 2e-7 : 0) * std::abs(wanted))
-          << x[i] << ": " << y;
+  struct Angle {
+    const char* op;
+    double (*of)(double);
+    double within;  // of the value, in f32
+  };
+  const Angle angles[] = {{"Atan", std::atan, 2e-7}, {"Asin", std::asin, 4e-7}, {"Acos", std::acos, 4e-7}};
+  std::vector<double> x = {0, INFINITY, -INFINITY, 1e30, -1e-30, 1, -1, NAN, 0x1.fffffep-1, -0x1.fffffep-1, 1.5, -1.5};
+  while (x.size() < 1000) x.push_back((static_cast<double>(x.size()) - 500) / 32);
+  while (x.size() < 2000) x.push_back((static_cast<double>(x.size()) - 1500) / 512);
+  for (const Angle& angle : angles)
+    for (int type : {1, 11}) {
+      ModelFileBuilder builder;
+      builder.Input("x", {2000}, type).Node(angle.op, {"x"}, {"y"}).Output("y", {}, type);
+      EXPECT_EQ(HostCallsOf(builder), type == 1 ? 0U : 1U);
+      Numbers given = MakeNumbers(type == 1 ? DType::kF32 : DType::kF64, {2000});
+      given.real = x;
+      Network network = Imported(builder);
+      const Result<std::vector<Numbers>> outputs = EvaluateNetwork(network.graph, {given});
+      ASSERT_TRUE(outputs) << outputs.error().Text();
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double y = (*outputs)[0].real[i], wanted = angle.of(x[i]);
+        EXPECT_TRUE(std::isnan(wanted) ? std::isnan(y)
+                                       : std::abs(y - wanted) <= (type == 1 ? angle.within : 0) * std::abs(wanted))
+            << angle.op << " " << x[i] << ": " << y << ", wanted " << wanted;
+      }
     }
-  }
 }
 
 TEST(HostCalls, ScatteredUpdatesInMemoryAreAsByDefinition) {
