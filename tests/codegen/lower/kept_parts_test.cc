@@ -51,10 +51,12 @@ TEST(KeptParts, AreRefusedWhereTheyAreNotAllThereIs) {
   // The last trip of the loop outside makes fewer of the trips inside.
   EXPECT_THAT(RefusalOf(Reading("j", 48), kPlaced + "split t.j 5\ncompute_at e t.j.1 keep y.i"),
               HasSubstr("do not follow each other in one loop"));
-  EXPECT_THAT(RefusalOf(Reading("j", 48), kPlaced + "split t.j 5\nreorder t.i t.j.1 t.j.0\ncompute_at e t.j.1 keep y.i"),
-              HasSubstr("e is kept inside y, but "));
-  EXPECT_THAT(RefusalOf(Reading("j", 48), kPlaced + "split t.j 5\nreorder t.i t.j.1 t.j.0\ncompute_at e t.j.0 keep y.i"),
-              HasSubstr("e is kept inside y, but "));
+  EXPECT_THAT(
+      RefusalOf(Reading("j", 48), kPlaced + "split t.j 5\nreorder t.i t.j.1 t.j.0\ncompute_at e t.j.1 keep y.i"),
+      HasSubstr("e is kept inside y, but "));
+  EXPECT_THAT(
+      RefusalOf(Reading("j", 48), kPlaced + "split t.j 5\nreorder t.i t.j.1 t.j.0\ncompute_at e t.j.0 keep y.i"),
+      HasSubstr("e is kept inside y, but "));
 }
 
 }  // namespace
