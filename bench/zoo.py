@@ -242,13 +242,13 @@ def summarise(rows, threads):
         return
     lib.mark("zoo: models that run and agree", len(ran) / len(rows), "", 0.95, at_most=False)
     for count in threads:
-        if all(f"ratio_{count}" not in row for row in ran):  # --rounds 0
+        ratios = [row[f"ratio_{count}"] for row in rows if f"ratio_{count}" in row]
+        if not ratios:  # --rounds 0
             continue
-        ratios = [row[f"ratio_{count}"] for row in ran]
         suffix = f", {count} thread{'s' if count > 1 else ''}"
         lib.mark(f"zoo: time / onnxruntime, mean{suffix}", lib.geometric_mean(ratios), "x", MOST_MEAN, at_most=True)
         lib.mark(f"zoo: time / onnxruntime, worst{suffix}", max(ratios), "x", MOST_RATIO, at_most=True)
-    lib.mark("zoo: interpreted share of time, worst", max(row["host_share"] for row in ran), "", MOST_HOST, at_most=True)
+    lib.mark("zoo: interpreted share of time, worst", max(row.get("host_share", 0) for row in rows), "", MOST_HOST, at_most=True)
 
 
 def run_graphs(arguments):
