@@ -115,13 +115,6 @@ Result<std::vector<Linear>> Lowering::OwnIndex(StageId stage, const std::vector<
   return coordinates;
 }
 
-// Whether what is computed in the trips of a loop is kept, so that others want all of them to be made.
-bool Lowering::KeepsFrom(StageId stage, size_t loop) const {
-  return std::any_of(scheduled_.stages.begin(), scheduled_.stages.end(), [&](const StageSchedule& producer) {
-    return producer.keep_stage && producer.attach_stage == stage && LoopIndex(stage, producer.attach_loop) >= loop;
-  });
-}
-
 StmtPtr Lowering::MakeLoop(StageId stage, size_t index, VarId var) {
   const LoopDim& dim = scheduled_.stages[stage].loops[index];
   const StageState& state = states_[stage];

@@ -1,5 +1,6 @@
 // State shared by the parts of lowering: regions (lower_regions.cc), values (lower_values.cc), conditions of reductions
-// (lower_conditions.cc), bodies that choose by an index (lower_pieces.cc), nests (lower.cc).
+// (lower_conditions.cc), bodies that choose by an index (lower_pieces.cc), parts that are kept (lower_kept.cc), nests
+// (lower.cc).
 #pragma once
 
 #include <functional>
@@ -97,10 +98,6 @@ class Lowering {
   // dimension; empty: nothing.
   Result<std::vector<Span>> HullOf(StageId stage, const std::vector<StageId>& readers,
                                    const std::vector<VarId>& visible);
-  // Room, along each dimension, for all parts that are computed one by one and what is read of them. Refused where
-  // they are not all that is read.
-  Result<std::vector<int64_t>> JoinParts(StageId stage, const std::vector<Span>& part,
-                                         const std::vector<Span>& kept) const;
   void MakeLoops(StageId stage);
   bool KnownBefore(StageId stage, VarId var, size_t loop) const;
   bool ComputesTilesWhole(StageId stage, AxisId axis, int64_t granule) const;
@@ -117,6 +114,13 @@ class Lowering {
   std::vector<VarId> VisibleInside(StageId stage, size_t depth) const;
   size_t LoopIndex(StageId stage, const std::string& path) const;
   Result<void> PlanWorkspace();
+
+  // lower_kept.cc
+  // Room, along each dimension, for all parts that are computed one by one and what is read of them. Refused where
+  // they are not all that is read.
+  Result<std::vector<int64_t>> JoinParts(StageId stage, const std::vector<Span>& part,
+                                         const std::vector<Span>& kept) const;
+  bool KeepsFrom(StageId stage, size_t loop) const;
 
   // lower_values.cc
   ValuePtr Node(ValueNode node);
@@ -195,7 +199,6 @@ class Lowering {
   Result<void> BuildWriteBack(StageId stage, size_t depth, std::vector<StmtPtr>& out);
   Result<StmtPtr> BuildLeaf(StageId stage);
   StmtPtr MakeLoop(StageId stage, size_t loop, VarId var);
-  bool KeepsFrom(StageId stage, size_t loop) const;
   // Copies of the spatial loops from `depth` on, around what `leaf` makes with the copied variables.
   Result<void> BuildSpatialCopy(StageId stage, size_t depth, std::vector<StmtPtr>& out,
                                 const std::function<Result<StmtPtr>(const std::vector<Linear>& coordinates)>& leaf);

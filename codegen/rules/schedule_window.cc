@@ -81,11 +81,11 @@ struct WindowOrder {
 // elements is an address: loads that rows share cost less than a body of the whole window, if it is large or registers
 // are many.
 WindowOrder OrderWindow(SchedulePlanner& planner, const std::string& name, const Stage& part,
-                        std::optional<AxisId> shared, int64_t window, int64_t rows, bool is_masked) {
+                        std::optional<AxisId> shared, int64_t window, int64_t rows, bool is_copied) {
   const bool is_large = window >= kLargeWindow || planner.machine().vector_registers > 16;
   const bool unroll_all =
       planner.ChooseIf(name, {.name = "unroll_window", .meaning = "the window is unrolled whole", .grows_code = true},
-                       window * rows <= kMostUnrolled && (is_masked || !shared || !is_large));
+                       window * rows <= kMostUnrolled && (!is_copied || !shared || !is_large));
   const bool shares_rows =
       !unroll_all && shared.has_value() &&
       planner.ChooseIf(
@@ -203,7 +203,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   planner.Store(sum, Scope::kRegisters);
   std::optional<AxisId> shared;
   if (rank >= 2) shared = SharedAlong(planner, stage, *data, AxisId(static_cast<int>(rank) - 2), rows);
-  auto [sum_order, sum_unrolled] = OrderWindow(planner, name, part, shared, window, rows, padded.empty());
+  auto [sum_order, sum_unrolled] = OrderWindow(planner, name, part, shared, window, rows, !padded.empty());
   for (size_t i = 0; i + 1 < rank; ++i) {
     sum_order.push_back(part.axes[i].name);
     sum_unrolled.push_back(part.axes[i].name);

@@ -26,7 +26,7 @@ bool LiesInside(const ScheduledKernel& scheduled, StageId at, StageId outer, siz
 }
 
 // What is computed part by part inside a loop of its first reader and kept: whatever else reads it comes after that
-// reader, inside the loop that it is kept in. That the parts are all there is to read: codegen/lower/lower_regions.cc.
+// reader, inside the loop that it is kept in. That the parts are all there is to read: codegen/lower/lower_kept.cc.
 Result<void> CheckKept(const ScheduledKernel& scheduled, StageId stage) {
   const StageSchedule& schedule = scheduled.stages[stage];
   const StageId first = schedule.attach_stage, keeper = schedule.keep_stage;
