@@ -146,6 +146,14 @@ Result<const Numbers*> Graph::Elements(ValueId constant) {
   return &elements_.at(constant);
 }
 
+Result<std::shared_ptr<const HostTensor>> Graph::Tensor(ValueId constant) {
+  const GraphValue& value = values[constant];
+  if (value.data != nullptr) return value.data;
+  auto tensor = std::make_shared<const HostTensor>(ToHost(*HONE_TRY(Elements(constant)), value.type.dtype));
+  ForgetElements();  // doubles of large weights
+  return std::shared_ptr<const HostTensor>(tensor);
+}
+
 const Numbers* Graph::TryElements(ValueId constant) {
   if (!is_constant(constant)) return nullptr;
   Result<const Numbers*> elements = Elements(constant);

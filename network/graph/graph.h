@@ -110,7 +110,9 @@ class Graph {
   // Elements of a constant, computed if need be and kept. kNotFound: they depend on a weight without data (named);
   // kLimit; errors of Evaluate.
   Result<const Numbers*> Elements(ValueId constant);
-  // The same where they may well not be there: nullptr.
+  // The same in their own type, as kernels hold them; other constants' elements are forgotten.
+  Result<std::shared_ptr<const HostTensor>> Tensor(ValueId constant);
+  // As Elements, where they may well not be there: nullptr.
   const Numbers* TryElements(ValueId constant);
   // The one element of a constant scalar (of any rank), if it is known.
   std::optional<double> ScalarOf(ValueId value);

@@ -43,6 +43,12 @@ std::string ShapeText(const Shape& shape) {
   return text;
 }
 
+TensorView ViewOf(const HostTensor& tensor) { return {tensor.dtype, tensor.shape, tensor.data.data()}; }
+
+HostTensor CopyOf(const TensorView& view) {
+  return {view.dtype, view.shape, std::string(static_cast<const char*>(view.data), view.bytes())};
+}
+
 Numbers MakeNumbers(DType dtype, Shape shape) {
   Numbers numbers{dtype, std::move(shape), {}, {}};
   auto count = static_cast<size_t>(CountOf(numbers.shape));

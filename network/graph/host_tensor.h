@@ -50,6 +50,18 @@ struct HostTensor {
   TensorBytes data;
 };
 
+// Elements in memory of somebody else.
+struct TensorView {
+  DType dtype = DType::kF32;
+  Shape shape;
+  const void* data = nullptr;
+
+  size_t bytes() const { return static_cast<size_t>(CountOf(shape) * ByteSize(dtype)); }
+};
+
+TensorView ViewOf(const HostTensor& tensor);
+HostTensor CopyOf(const TensorView& view);
+
 // Elements to compute with: floats of any width as doubles, integers and truth values as 64-bit integers, those of u64
 // as the bits that they have. One of the two vectors holds them, by the element type.
 struct Numbers {
@@ -71,6 +83,9 @@ Numbers WholeNumbers(const std::vector<int64_t>& values, Shape shape);
 // REQUIRES: `data` has the bytes that type and shape want.
 Numbers ToNumbers(DType dtype, const Shape& shape, std::string_view data);
 inline Numbers ToNumbers(const HostTensor& tensor) { return ToNumbers(tensor.dtype, tensor.shape, tensor.data); }
+inline Numbers ToNumbers(const TensorView& view) {
+  return ToNumbers(view.dtype, view.shape, {static_cast<const char*>(view.data), view.bytes()});
+}
 // Rounds floats to the type; integers are cut to its width.
 HostTensor ToHost(const Numbers& numbers, DType dtype);
 // The same to memory with room for all of them.

@@ -189,7 +189,7 @@ class DeviceExecutor : public Executor {
       std::unique_ptr<DeviceMemory>& memory = constants_[value];
       if (memory == nullptr) {
         memory = HONE_TRY(context_->Allocate(bytes));
-        const std::shared_ptr<const HostTensor> tensor = HONE_TRY(Constant(value));
+        const std::shared_ptr<const HostTensor> tensor = HONE_TRY(graph_.Tensor(value));
         HONE_TRY(context_->Write(*memory, 0, AsBytes(tensor->data).first(bytes)));
         constant_bytes_ += static_cast<int64_t>(bytes);
       }

@@ -52,14 +52,6 @@ void Executor::PlanMemory(int64_t alignment) {
   for (const auto& [value, _] : alive) offsets_[value] = arena_.offsets[at++];
 }
 
-Result<std::shared_ptr<const HostTensor>> Executor::Constant(ValueId value) {
-  const GraphValue& constant = graph_.values[value];
-  if (constant.data != nullptr) return constant.data;
-  auto tensor = std::make_shared<const HostTensor>(ToHost(*HONE_TRY(graph_.Elements(value)), constant.type.dtype));
-  graph_.ForgetElements();  // doubles of large weights
-  return std::shared_ptr<const HostTensor>(tensor);
-}
-
 Error Executor::InCall(Error error, const KernelCall& call) {
   error.where =
       fmt::format("{} (node {}){}{}", call.label, call.nodes.front(), error.where.empty() ? "" : ": ", error.where);

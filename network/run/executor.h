@@ -85,8 +85,6 @@ class Executor {
   // stay until the end. Values that own memory begin at multiples of `alignment`, or of kArenaAlignment if that is
   // more.
   void PlanMemory(int64_t alignment);
-  // Elements of a constant, as kernels hold them.
-  Result<std::shared_ptr<const HostTensor>> Constant(ValueId value);
   // Where an error of a call belongs.
   static Error InCall(Error error, const KernelCall& call);
 

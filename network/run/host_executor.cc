@@ -155,7 +155,7 @@ Result<const void*> HostExecutor::ConstantData(ValueId value) {
   if (auto found = constants_.find(value); found != constants_.end()) return found->second.get();
   const int64_t bytes = KernelBytes(graph_, value);
   auto make = [&]() -> Result<ConstantStore::Elements> {
-    std::shared_ptr<const HostTensor> tensor = HONE_TRY(Constant(value));
+    std::shared_ptr<const HostTensor> tensor = HONE_TRY(graph_.Tensor(value));
     const void* const data = tensor->data.data();
     const bool stays = file_ == nullptr || !file_->Holds(tensor->data);
     if (stays && reinterpret_cast<uintptr_t>(data) % kConstantAlignment == 0 &&

@@ -22,7 +22,7 @@ HostTensor Truth(bool value) { return {DType::kBool, {}, std::string(1, value ? 
 
 Result<int64_t> OneNumber(const TensorView& view, std::string_view what) {
   if (CountOf(view.shape) != 1 || IsFloat(view.dtype)) return Invalid(fmt::format("{} is no single number", what));
-  return ToNumbers(CopyOf(view)).whole[0];
+  return ToNumbers(view).whole[0];
 }
 
 // A tensor as blocks along an axis: `outer` times `extent` of `bytes`.

@@ -11,9 +11,11 @@
 #include "network/onnx/data_shaped.h"
 #include "network/run/check_network.h"
 #include "network/run/count_steps.h"
+#include "network/run/evaluate_elements.h"
 #include "network/run/loops.h"
 #include "network/run/lower_served.h"
 #include "network/run/missing_operators.h"
+#include "network/run/part_models.h"
 
 namespace hone {
 namespace {
@@ -44,12 +46,6 @@ std::string KeyOf(const OnnxModel& model, const std::set<std::string>& deciding,
 
 }  // namespace
 
-TensorView ViewOf(const HostTensor& tensor) { return {tensor.dtype, tensor.shape, tensor.data.data()}; }
-
-HostTensor CopyOf(const TensorView& view) {
-  return {view.dtype, view.shape, std::string(static_cast<const char*>(view.data), view.bytes())};
-}
-
 // One version of a program: a network of known shapes, and what waits for its results.
 class ProgramVersion {
  public:
@@ -73,6 +69,7 @@ class ProgramVersion {
     stage->is_interpreted_ =
         stage->context_->is_plain || (!program.is_whole_ && CountSteps(stage->network_.graph) <= kSmallSteps);
     stage->SplitRest();
+    stage->PassOn();
     stage->network_.graph.ForgetElements();
     return stage;
   }
@@ -114,12 +111,11 @@ class ProgramVersion {
     std::vector<std::optional<TensorType>> types;
     for (const OnnxValue& output : program_.model_.outputs) {
       auto found = std::find(network_.outputs.begin(), network_.outputs.end(), output.name);
-      if (found == network_.outputs.end()) {
+      if (found == network_.outputs.end())
         types.push_back(std::nullopt);
-      } else {
-        const ValueId value = network_.graph.outputs[static_cast<size_t>(found - network_.outputs.begin())];
-        types.push_back(network_.graph.values[value].type);
-      }
+      else
+        types.push_back(
+            network_.graph.values[sources_[static_cast<size_t>(found - network_.outputs.begin())].value].type);
     }
     return types;
   }
@@ -134,7 +130,11 @@ class ProgramVersion {
       HONE_TRY(MakeKernels());
       if (is_new) Count(kPreparing, kNewShapes, stopwatch);
     }
-    HONE_TRY(is_interpreted_ ? Interpret(inputs) : Execute(inputs, outputs));
+    std::vector<TensorView> computed;
+    if (!network_.graph.outputs.empty())
+      computed = HONE_TRY(is_interpreted_ ? Interpret(inputs) : Execute(inputs, outputs));
+    results_.clear();
+    for (const Source& source : sources_) results_.push_back((source.is_input ? inputs : computed)[source.at]);
     std::map<std::string, TensorView> known;
     for (size_t i = 0; i < network_.outputs.size(); ++i) known[network_.outputs[i]] = results_[i];
     if (has_rest_) HONE_TRY(RunRest(known));
@@ -165,6 +165,13 @@ class ProgramVersion {
     ProgramVersion& version_;
   };
 
+  // Where a result comes from: the program's input or the graph's output number `at`.
+  struct Source {
+    ValueId value;
+    bool is_input = false;
+    size_t at = 0;
+  };
+
   explicit ProgramVersion(Program& program)
       : program_(program),
         context_(program.context_),
@@ -188,14 +195,30 @@ class ProgramVersion {
     network_.rest.nodes = {};
   }
 
-  // Where the caller wants the graph's output number i; nullptr: nowhere (the rest reads it), or over what is read.
+  // Inputs that are results, too, are handed on where they are, and inputs that no node reads are not taken: the graph
+  // is of what is left.
+  void PassOn() {
+    Graph& graph = network_.graph;
+    std::map<ValueId, size_t> given;
+    for (size_t i = 0; i < read_.size(); ++i) given[graph.inputs[i]] = read_[i];
+    for (ValueId value : std::exchange(graph.outputs, {})) {
+      const auto input = given.find(value);
+      sources_.push_back({value, input != given.end(), input != given.end() ? input->second : graph.outputs.size()});
+      if (!sources_.back().is_input) graph.outputs.push_back(value);
+    }
+    const IdVector<ValueId, int> readers = CountReaders(graph);
+    std::erase_if(graph.inputs, [&](ValueId value) { return readers[value] == 0; });
+    read_.clear();
+    for (ValueId value : graph.inputs) read_.push_back(given.at(value));
+  }
+
+  // Where the caller wants result number i; nullptr: nowhere (the rest reads it), or over what is read.
   void* PlaceOf(size_t i, const std::vector<TensorView>& inputs, std::span<void* const> outputs) const {
-    const Graph& graph = network_.graph;
     if (i >= network_.outputs.size()) return nullptr;
     for (size_t o = 0; o < outputs.size(); ++o) {
       if (program_.model_.outputs[o].name != network_.outputs[i]) continue;
       const auto* begin = static_cast<const char*>(outputs[o]);
-      const auto bytes = static_cast<size_t>(KernelBytes(graph, graph.outputs[i]));
+      const auto bytes = static_cast<size_t>(KernelBytes(network_.graph, sources_[i].value));
       for (const TensorView& input : inputs) {
         const auto* data = static_cast<const char*>(input.data);
         if (begin < data + input.bytes() && data < begin + bytes) return nullptr;
@@ -205,20 +228,22 @@ class ProgramVersion {
     return nullptr;
   }
 
-  Result<void> Execute(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
+  // The graph's outputs.
+  Result<std::vector<TensorView>> Execute(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
     for (size_t i = 0; i < read_.size(); ++i) {
       const TensorView& given = inputs[read_[i]];
       HONE_CHECK(executor_->Input(i).size() == given.bytes());
       if (!executor_->UseInput(i, given.data)) std::memcpy(executor_->Input(i).data(), given.data, given.bytes());
     }
-    const Graph& graph = network_.graph;
-    for (size_t i = 0; i < graph.outputs.size(); ++i) (void)executor_->UseOutput(i, PlaceOf(i, inputs, outputs));
+    for (size_t i = 0; i < sources_.size(); ++i)
+      if (!sources_[i].is_input) (void)executor_->UseOutput(sources_[i].at, PlaceOf(i, inputs, outputs));
     HONE_TRY(RunCalls());
-    results_.clear();
+    const Graph& graph = network_.graph;
+    std::vector<TensorView> results;
     for (size_t i = 0; i < graph.outputs.size(); ++i)
-      results_.push_back(
+      results.push_back(
           {graph.dtype(graph.outputs[i]), graph.shape(graph.outputs[i]), HONE_TRY(executor_->Output(i)).data()});
-    return {};
+    return results;
   }
 
   Result<void> RunCalls() {
@@ -235,18 +260,29 @@ class ProgramVersion {
     if (context_->shares->is_on) context_->shares->AddHost(label, why, stopwatch.Microseconds());
   }
 
-  Result<void> Interpret(const std::vector<TensorView>& inputs) {
+  // The same.
+  Result<std::vector<TensorView>> Interpret(const std::vector<TensorView>& inputs) {
     Stopwatch stopwatch;
-    std::vector<Numbers> data;
-    for (size_t i : read_) data.push_back(ToNumbers(CopyOf(inputs[i])));
-    const std::vector<Numbers> outputs = HONE_TRY(EvaluateNetwork(network_.graph, data));
-    interpreted_.clear();
-    for (const Numbers& output : outputs) interpreted_.push_back(ToHost(output, output.dtype));
+    std::vector<TensorView> read;
+    for (size_t i : read_) read.push_back(inputs[i]);
+    interpreted_ = HONE_TRY(context_->is_plain ? ByDefinition(read) : EvaluateElements(network_.graph, read));
     network_.graph.ForgetElements();
-    results_.clear();
-    for (const HostTensor& output : interpreted_) results_.push_back(ViewOf(output));
     Count("small part", "it is little, and kernels for shapes met first would take longer", stopwatch);
-    return {};
+    return interpreted_.outputs;
+  }
+
+  // In double precision throughout.
+  Result<Evaluated> ByDefinition(const std::vector<TensorView>& read) {
+    std::vector<Numbers> data;
+    for (const TensorView& view : read) data.push_back(ToNumbers(view));
+    const std::vector<Numbers> outputs = HONE_TRY(EvaluateNetwork(network_.graph, data));
+    Evaluated evaluated;
+    for (const Numbers& output : outputs) {
+      const auto tensor = std::make_shared<const HostTensor>(ToHost(output, output.dtype));
+      evaluated.outputs.push_back(ViewOf(*tensor));
+      evaluated.memory.push_back(tensor);
+    }
+    return evaluated;
   }
 
   // Adds the model's other outputs to `known`.
@@ -269,8 +305,7 @@ class ProgramVersion {
         if (node.outputs[i].empty()) continue;
         if (i >= results.size())
           return Error{ErrorKind::kInvalid,
-                       fmt::format("it has {} outputs, wanted {}", node.outputs.size(), results.size()),
-                       fmt::format("{}: node {} ({})", context_->path, node.name, node.op)};
+                       fmt::format("it has {} outputs, wanted {}", node.outputs.size(), results.size()), At(node)};
         computed_.push_back(std::move(results[i]));
         values[node.outputs[i]] = ViewOf(computed_.back());
       }
@@ -287,50 +322,22 @@ class ProgramVersion {
   }
 
   Result<std::unique_ptr<Program>> MakeNext(const std::map<std::string, TensorView>& values) {
-    OnnxModel model;
-    model.producer = program_.model_.producer;
-    model.opset = program_.model_.opset;
-    std::set<std::string> constants, computed, read;
-    for (const OnnxTensor& tensor : network_.rest.constants) {
-      model.initializers.push_back(tensor);
-      constants.insert(tensor.name);
-    }
-    for (const OnnxNode& node : waiting_) computed.insert(node.outputs.begin(), node.outputs.end());
-    for (const OnnxNode& node : waiting_) {
-      for (const auto* names : {&node.inputs, &node.captured}) {
-        for (const std::string& name : *names) {
-          if (name.empty() || constants.count(name) != 0 || computed.count(name) != 0 || !read.insert(name).second)
-            continue;
-          model.inputs.push_back(InputOf(name, values.at(name)));
-        }
-      }
-    }
-    for (const OnnxValue& output : program_.model_.outputs)
-      if (computed.count(output.name) != 0) model.outputs.push_back(output);
-    std::set<std::string> deciding;
-    for (const std::string& name : network_.rest.deciding)
-      if (read.count(name) != 0) deciding.insert(name);
+    PartModel next = ModelOfRest(program_.model_, network_.rest, std::move(waiting_), values);
     // All that decides is known already: it would wait for the same again, and so on.
-    if (apart_.empty() && std::ranges::includes(program_.deciding_, deciding))
+    if (apart_.empty() && std::ranges::includes(program_.deciding_, next.deciding))
       return Error{ErrorKind::kUnsupported, "it cannot be taken, although what decides its shapes is known",
-                   fmt::format("{}: node {} ({})", context_->path, waiting_[0].name, waiting_[0].op)};
-    model.nodes = std::move(waiting_);
+                   At(next.model.nodes[0])};
     return std::unique_ptr<Program>(
-        new Program(std::move(model), std::move(deciding), program_.depth_ + 1, false, context_));
+        new Program(std::move(next.model), std::move(next.deciding), program_.depth_ + 1, false, context_));
   }
 
-  static OnnxValue InputOf(const std::string& name, const TensorView& value) {
-    OnnxValue input;
-    input.name = name;
-    input.type.is_tensor = input.type.has_dtype = true;
-    input.type.dtype = value.dtype;
-    return input;
+  std::string At(const OnnxNode& node) const {
+    return fmt::format("{}: node {} ({})", context_->path, node.name, node.op);
   }
 
   Result<std::vector<HostTensor>> RunApart(const OnnxNode& node, const std::map<std::string, TensorView>& values) {
     auto fail = [&](Error error) {
-      if (error.where.find(context_->path) == std::string::npos)
-        error.where = fmt::format("{}: node {} ({})", context_->path, node.name, node.op);
+      if (error.where.find(context_->path) == std::string::npos) error.where = At(node);
       return error;
     };
     if (IsLoop(node)) {
@@ -347,7 +354,7 @@ class ProgramVersion {
     std::vector<const Numbers*> arguments;
     numbers.reserve(node.inputs.size());
     for (const std::string& name : node.inputs) {
-      if (!name.empty()) numbers.push_back(ToNumbers(CopyOf(values.at(name))));
+      if (!name.empty()) numbers.push_back(ToNumbers(values.at(name)));
       arguments.push_back(name.empty() ? nullptr : &numbers.back());
     }
     Result<std::vector<Numbers>> computed = FindDataShaped(OperatorName(node))->compute(node, arguments);
@@ -362,37 +369,14 @@ class ProgramVersion {
                           std::vector<TensorView>* captured) {
     const OnnxAttribute* attribute = FindAttribute(node, "body");
     if (attribute == nullptr || attribute->body == nullptr)
-      return Error{ErrorKind::kInvalid, "it has no body",
-                   fmt::format("{}: node {} ({})", context_->path, node.name, node.op)};
+      return Error{ErrorKind::kInvalid, "it has no body", At(node)};
     const OnnxBody& body = *attribute->body;
-    std::set<std::string> constants, read;
-    OnnxModel model;
-    model.producer = program_.model_.producer;
-    model.opset = program_.model_.opset;
-    model.nodes = body.nodes;
-    model.initializers = body.initializers;
-    for (const std::string& name : body.inputs)
-      model.inputs.push_back(InputOf(name, {}));  // its type comes with the values
-    for (const OnnxTensor& tensor : network_.rest.constants) constants.insert(tensor.name);
-    for (const std::string& name : node.captured) {
-      if (!read.insert(name).second) continue;
-      if (constants.count(name) != 0) {
-        for (const OnnxTensor& tensor : network_.rest.constants)
-          if (tensor.name == name) model.initializers.push_back(tensor);
-        continue;
-      }
-      model.inputs.push_back(InputOf(name, values.at(name)));
-      captured->push_back(values.at(name));
-    }
     std::unique_ptr<Program>& program = bodies_[&body];
-    if (program != nullptr) return program.get();
-    for (const std::string& name : body.outputs) {
-      const auto declared = std::ranges::find(body.declared, name, &OnnxValue::name);
-      OnnxValue output = declared == body.declared.end() ? OnnxValue() : *declared;
-      output.name = name;
-      model.outputs.push_back(std::move(output));
-    }
-    program = Program::ForBody(std::move(model), program_.depth_ + 1, context_);
+    if (program == nullptr)
+      program =
+          Program::ForBody(ModelOfBody(program_.model_, network_.rest, node, body), program_.depth_ + 1, context_);
+    const std::vector<OnnxValue>& taken = program->model_.inputs;
+    for (size_t i = body.inputs.size(); i < taken.size(); ++i) captured->push_back(values.at(taken[i].name));
     return program.get();
   }
 
@@ -404,11 +388,12 @@ class ProgramVersion {
   CallPlan plan_;
   std::unique_ptr<Executor> executor_;
   std::vector<size_t> read_;  // of the program's inputs, those of the graph
+  std::vector<Source> sources_;
   bool is_interpreted_ = false;
   int runs_ = 0;
-  std::vector<HostTensor> interpreted_;
+  Evaluated interpreted_;
   std::list<HostTensor> computed_;   // apart
-  std::vector<TensorView> results_;  // of the graph's outputs
+  std::vector<TensorView> results_;  // those of the network, and what the rest reads
   bool has_rest_ = false;
   std::vector<OnnxNode> apart_, waiting_;  // the latter until the program of them is made
   std::unique_ptr<Program> next_;

@@ -28,18 +28,6 @@ class ProgramVersion;
 // before it.
 using ProgramVersions = std::list<ProgramVersion*>;
 
-// Elements in memory of somebody else.
-struct TensorView {
-  DType dtype = DType::kF32;
-  Shape shape;
-  const void* data = nullptr;
-
-  size_t bytes() const { return static_cast<size_t>(CountOf(shape) * ByteSize(dtype)); }
-};
-
-TensorView ViewOf(const HostTensor& tensor);
-HostTensor CopyOf(const TensorView& view);
-
 // What all programs of a model share.
 struct ProgramContext {
   std::string path;  // of the model, for messages

@@ -146,6 +146,21 @@ TEST(Program, ALoopThatTakesNoStepGivesWhatItsBodySaysItDoes) {
   EXPECT_THAT(collected(0, -1), HasSubstr("nothing says which shape its results have"));
 }
 
+// A cut between two parts moves nothing of what only crosses it.
+TEST(Program, WhatIsOnlyHandedOnStaysWhereItIs) {
+  OnnxModel model = Model({Value("x"), Value("big")},
+                          {Node("NonZero", {"x"}, {"at"}), Node("Squeeze", {"at"}, {"which"}),
+                           Node("Gather", {"x", "which"}, {"y"}), Node("Identity", {"big"}, {"same"})},
+                          {"y", "big", "same"});
+  Plain program(std::move(model));
+  const std::vector<HostTensor> inputs = {Reals({3}, {5, 0, 7}), Reals({4}, {1, 2, 3, 4})};
+  const Result<std::vector<TensorView>> results = program.Try(inputs);
+  ASSERT_TRUE(results) << results.error().Text();
+  EXPECT_THAT(ToNumbers((*results)[0]).real, ElementsAre(5, 7));
+  EXPECT_EQ((*results)[1].data, inputs[1].data.data());
+  EXPECT_EQ((*results)[2].data, inputs[1].data.data());
+}
+
 TEST(Program, AScanOfNothingGivesNothing) {
   auto body = std::make_shared<OnnxBody>();
   body->inputs = {"sum", "x"};
