@@ -56,7 +56,7 @@ class BundleCache final : public ScheduleCache {
   CacheStats Stats() override;
 
   // Bundles are chosen when they are opened.
-  void Distrust(std::set<Digest256>) override {}
+  void Distrust(std::optional<std::set<Digest256>>) override {}
 
   // Nothing is kept but what bundles hold: none of these is there, and what would change it is kUnsupported.
   Result<void> Pin(const Fingerprint&, bool) override { return Unchangeable(); }

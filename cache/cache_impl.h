@@ -32,7 +32,7 @@ class CacheImpl final : public ScheduleCache {
   Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) override;
   bool IsCheckedHere(const Record& record) const override;
   ArtifactCheck CheckOf(const Record& record) const override;
-  void Distrust(std::set<Digest256> keys) override HONE_EXCLUDES(distrust_mutex_);
+  void Distrust(std::optional<std::set<Digest256>> keys) override HONE_EXCLUDES(distrust_mutex_);
   Result<void> Put(const NewRecord& entry, Durability durability) override;
   void NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls) override;
   Result<KernelUse> UseOf(const Fingerprint& fingerprint) override;
@@ -175,8 +175,10 @@ class CacheImpl final : public ScheduleCache {
   Losses losses_ HONE_GUARDED_BY(notes_mutex_);
   std::atomic<bool> rebuild_index_{false};  // rows of the index were lost
   mutable Mutex distrust_mutex_;            // held for a moment only
-  std::shared_ptr<const std::set<Digest256>> distrusted_ HONE_GUARDED_BY(distrust_mutex_);  // null: none
-  Mutex evict_mutex_;                                                                       // one eviction at a time
+  // null: all keys.
+  std::shared_ptr<const std::set<Digest256>> distrusted_ HONE_GUARDED_BY(distrust_mutex_) =
+      std::make_shared<const std::set<Digest256>>();
+  Mutex evict_mutex_;  // one eviction at a time
 
   std::jthread upkeep_;  // last: stops before anything it uses goes
 };

@@ -180,8 +180,8 @@ Result<std::optional<std::vector<std::byte>>> CacheImpl::Artifact(const Record& 
   return artifact;
 }
 
-void CacheImpl::Distrust(std::set<Digest256> keys) {
-  auto distrusted = std::make_shared<const std::set<Digest256>>(std::move(keys));
+void CacheImpl::Distrust(std::optional<std::set<Digest256>> keys) {
+  auto distrusted = keys ? std::make_shared<const std::set<Digest256>>(*std::move(keys)) : nullptr;
   MutexLock lock(distrust_mutex_);
   distrusted_ = std::move(distrusted);
 }
@@ -193,7 +193,7 @@ bool CacheImpl::IsDistrusted(const Record& record) const {
     MutexLock lock(distrust_mutex_);
     distrusted = distrusted_;
   }
-  return distrusted && distrusted->contains(*record.source->key);
+  return distrusted == nullptr || distrusted->contains(*record.source->key);
 }
 
 bool CacheImpl::IsCheckedHere(const Record& record) const {

@@ -141,8 +141,9 @@ class ScheduleCache {
   virtual ArtifactCheck CheckOf(const Record& record) const = 0;
 
   // From now on nothing is known of an artifact whose record came in a bundle that one of these keys signed, whether it
-  // was checked or not: the schedule is compiled and checked anew. Other keys than these are as before.
-  virtual void Distrust(std::set<Digest256> keys) = 0;
+  // was checked or not: the schedule is compiled and checked anew. Other keys than these are as before. nullopt: all
+  // keys, as where nobody can say which were revoked.
+  virtual void Distrust(std::optional<std::set<Digest256>> keys) = 0;
 
   // Writes record and artifact as one. REQUIRES: `check` is true: what is kHere is served without another run from now
   // on. Replaces a record of the same key, keeping its pin, its `created` and, of the same schedule, what was measured

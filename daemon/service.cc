@@ -266,13 +266,13 @@ class Service {
     return {};
   }
 
-  // Code that came with such a key is no longer served, whenever it came.
+  // Code that came with such a key is no longer served, whenever it came; with no key at all, while nobody can say
+  // which these are.
   void TakeRevokedKeys() {
     Result<std::set<PublicKey>> revoked = TrustedKeys::ReadRevoked(admin_->key_directories);
     if (!revoked)
-      return LogError("revoked_not_read",
-                      {{"why", revoked.error().Text()}, {"now", "what was known to be revoked stays so"}});
-    cache_->Distrust(*std::move(revoked));
+      LogError("revoked_not_read", {{"why", revoked.error().Text()}, {"now", "code of bundles is compiled here"}});
+    cache_->Distrust(revoked ? std::optional(*std::move(revoked)) : std::nullopt);
   }
 
   Result<void> OpenMetricsPort() {

@@ -103,11 +103,11 @@ TEST_F(MarkTest, CodeOfAKeyThatIsNoLongerTrustedIsMadeAgain) {
     {
       std::unique_ptr<ScheduleCache> cache = Open(Cache());
       ASSERT_TRUE(cache->Put(entry, Durability::kSynced).has_value());
-      cache->Distrust({other});
+      cache->Distrust(std::set{other});
       EXPECT_EQ(cache->CheckOf((*cache->Lookup(SampleKey(2)))->record), check);
     }
     std::unique_ptr<ScheduleCache> cache = Open(Cache());
-    cache->Distrust({lost, other});
+    cache->Distrust(std::set{lost, other});
     const CacheHit hit = **cache->Lookup(SampleKey(2));
     EXPECT_FALSE(hit.artifact_current);
     EXPECT_FALSE(hit.artifact_to_check);
@@ -122,6 +122,22 @@ TEST_F(MarkTest, CodeOfAKeyThatIsNoLongerTrustedIsMadeAgain) {
     EXPECT_FALSE((*cache->Lookup(SampleKey(2)))->record.source->key);
     ASSERT_TRUE(cache->Remove(SampleKey(2).fingerprint).has_value());
   }
+}
+
+TEST_F(MarkTest, WhereNobodyKnowsWhichKeysAreTrustedCodeIsMadeAgain) {
+  const std::vector<std::byte> artifact = SampleArtifact(2);
+  NewRecord entry = SampleEntry(2);
+  entry.record.origin = Origin::kImported;
+  entry.record.source = RecordSource{"fleet", 1, Hash256("a key"), Origin::kTuned, false};
+  entry.artifact = artifact;
+  std::unique_ptr<ScheduleCache> cache = Open(Cache());
+  ASSERT_TRUE(cache->Put(entry, Durability::kSynced).has_value());
+  EXPECT_TRUE(IsCurrent(*cache, 2));
+  cache->Distrust(std::nullopt);
+  EXPECT_FALSE(IsCurrent(*cache, 2));
+  EXPECT_TRUE(IsCurrent(*cache, 1));  // that no bundle brought
+  cache->Distrust(std::set<Digest256>());
+  EXPECT_TRUE(IsCurrent(*cache, 2));
 }
 
 TEST_F(MarkTest, WhatWasCheckedHereIsServedAfterARestart) { EXPECT_TRUE(IsCurrent(*Open(Cache()), 1)); }

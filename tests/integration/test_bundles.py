@@ -143,6 +143,26 @@ class Bundles(harness.HoneTest):
         self.assertFalse(self.hone_json("get", OTHER)[0]["hit"])
         self.assertEqual((self.stat("imported_checked"), self.stat("misses")), (0, 1))
 
+    def test_where_nobody_can_say_which_keys_were_revoked_code_is_made_again(self):
+        daemon = self.serve_two()
+        self.export("--artifacts")
+        daemon = self.move_to_an_empty_cache(daemon)
+        shutil.copy(self.public, self.keys)
+        self.hone("import", self.bundle)
+        for kernel in (SMALL, OTHER):
+            self.assertTrue(self.hone_json("get", kernel)[0]["hit"])
+        revoked = os.path.join(self.keys, "revoked")
+        with open(revoked, "w", encoding="utf-8") as file:
+            file.write("the key that was lost\n")
+        daemon.stop()
+        daemon = self.start()
+        daemon.wait_for_log("revoked_not_read")
+        self.assertFalse(self.hone_json("get", SMALL)[0]["hit"])
+        os.remove(revoked)
+        os.kill(daemon.pid, signal.SIGHUP)
+        daemon.wait_for_log("reloaded")
+        self.assertTrue(self.hone_json("get", OTHER)[0]["hit"])  # it was checked before, and its key is trusted
+
     def test_what_is_dropped_into_a_directory_is_imported_once(self):
         daemon = self.serve_two()
         self.export("--artifacts")
