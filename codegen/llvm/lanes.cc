@@ -74,25 +74,27 @@ void ForEachPart(int count, const Body& body) {
 
 llvm::Value* ZeroOf(llvm::Type* type) { return llvm::Constant::getNullValue(type); }
 
+// `vector` with `part` in its lanes from `begin` on.
+llvm::Value* WithPart(llvm::IRBuilderBase& builder, llvm::Value* vector, llvm::Value* part, int begin) {
+  const int lanes = LanesOf(vector->getType()), length = LanesOf(part->getType());
+  std::vector<int> widen(static_cast<size_t>(lanes), -1), merge(static_cast<size_t>(lanes));
+  std::iota(widen.begin(), widen.begin() + length, 0);
+  std::iota(merge.begin(), merge.end(), 0);
+  std::iota(merge.begin() + begin, merge.begin() + begin + length, lanes);
+  return builder.CreateShuffleVector(vector, builder.CreateShuffleVector(part, widen), merge);
+}
+
 llvm::Value* LoadConstantPrefix(llvm::IRBuilderBase& builder, llvm::Type* type, llvm::Value* ptr, int count,
                                 int64_t alignment) {
   llvm::Type* element = type->getScalarType();
-  int lanes = LanesOf(type);
   int64_t bytes = element->getScalarSizeInBits() / 8;
   llvm::Value* result = ZeroOf(type);
   ForEachPart(count, [&](int begin, int length) {
     llvm::Value* part =
         builder.CreateAlignedLoad(PartType(element, length), builder.CreateConstInBoundsGEP1_64(element, ptr, begin),
                                   PartAlign(alignment, begin * bytes));
-    if (length == 1) {
-      result = builder.CreateInsertElement(result, part, static_cast<uint64_t>(begin));
-      return;
-    }
-    std::vector<int> widen(lanes, -1), merge(lanes);
-    std::iota(widen.begin(), widen.begin() + length, 0);
-    std::iota(merge.begin(), merge.end(), 0);
-    std::iota(merge.begin() + begin, merge.begin() + begin + length, lanes);
-    result = builder.CreateShuffleVector(result, builder.CreateShuffleVector(part, widen), merge);
+    result = length == 1 ? builder.CreateInsertElement(result, part, static_cast<uint64_t>(begin))
+                         : WithPart(builder, result, part, begin);
   });
   return result;
 }
@@ -263,9 +265,27 @@ llvm::Value* EmitGuardedLoad(llvm::IRBuilderBase& builder, llvm::Type* type, llv
 }
 
 llvm::Value* EmitMaskedLoad(llvm::IRBuilderBase& builder, llvm::Type* vector_type, llvm::Value* ptr, llvm::Value* mask,
-                            int64_t alignment) {
-  return builder.CreateMaskedLoad(vector_type, ptr, llvm::Align(static_cast<uint64_t>(alignment)), mask,
-                                  ZeroOf(vector_type));
+                            int64_t alignment, int active) {
+  // Below AVX-512 LLVM 19 loads a register none of whose lanes is ever on as if all were. Smaller ones than this has no
+  // masked load.
+  constexpr int kSmallestPart = 4;
+  const int lanes = LanesOf(vector_type);
+  if (CeilDiv(active, kSmallestPart) * kSmallestPart >= lanes)
+    return builder.CreateMaskedLoad(vector_type, ptr, llvm::Align(static_cast<uint64_t>(alignment)), mask,
+                                    ZeroOf(vector_type));
+  llvm::Type* element = vector_type->getScalarType();
+  llvm::Value* result = ZeroOf(vector_type);
+  for (int begin = 0; begin < active;) {
+    const int length = std::max(kSmallestPart, static_cast<int>(std::bit_floor(static_cast<unsigned>(active - begin))));
+    llvm::Type* type = PartType(element, length);
+    llvm::Value* part =
+        builder.CreateMaskedLoad(type, builder.CreateConstInBoundsGEP1_64(element, ptr, begin),
+                                 PartAlign(alignment, begin * static_cast<int64_t>(element->getScalarSizeInBits() / 8)),
+                                 Slice(builder, mask, begin, length), ZeroOf(type));
+    result = WithPart(builder, result, part, begin);
+    begin += length;
+  }
+  return result;
 }
 
 void EmitMaskedStore(llvm::IRBuilderBase& builder, llvm::Value* vector, llvm::Value* ptr, llvm::Value* mask,
@@ -286,7 +306,7 @@ llvm::Value* EmitLoadPrefix(llvm::IRBuilderBase& builder, const CpuTarget& targe
   }
   if (HasMaskedMemory(target, vector_type)) {
     llvm::Value* mask = EmitTailMask(builder, count, lanes, static_cast<int>(vector_type->getScalarSizeInBits()));
-    return EmitMaskedLoad(builder, vector_type, ptr, mask, alignment);
+    return EmitMaskedLoad(builder, vector_type, ptr, mask, alignment, lanes);
   }
   llvm::AllocaInst* buffer = StackBuffer(builder, vector_type);
   builder.CreateAlignedStore(ZeroOf(vector_type), buffer, buffer->getAlign());

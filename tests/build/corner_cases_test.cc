@@ -47,6 +47,12 @@ const std::vector<Corner>& Corners() {
        "cache_read x -> r for t const [k, d2/7, d1, d2%7]\n"},
       {"tiles_inside_what_they_are_made_of", "dense(M=5,N=1,K=7)",
        "rewrite im2col y x r m k\nsplit r.m 2\nunroll r.m.1\nreorder r.k r.m.1 r.m.0\ntail r.m shift\n"},
+      {"lanes_that_are_never_on", "kernel a(x: f32[3, 27]) -> y: f32[3, 27] { y[i, j] = x[i, j] * x[i, j] }",
+       "split y.j 19\nvectorize y.j.1\n"},
+      {"wide_lanes_that_are_never_on",
+       "kernel a(x: f64[3, 27]) -> y: f64[3, 27] { t: f64[3, 27]\n t[i, j] = x[i, j] + 1.0\n y[i, j] = t[i, j] * x[i, "
+       "j] }",
+       "compute_at t y.i\nstore t output\nsplit t.j 9\nvectorize t.j.1\nsplit y.j 13\nvectorize y.j.1\n"},
       {"kept_parts_that_run_over", "softmax(M=5,N=37)",
        "inline scale\ncompute_at top y.m\ncompute_at total y.m\nsplit total.n 8\ncompute_at e total.n.0 keep y.m\n"
        "vectorize e.n\nsplit y.n 16\nvectorize y.n.1\nparallel y.m\n"},
