@@ -109,7 +109,8 @@ std::vector<Linear> Lowering::OwnCoordinates(StageId stage) const {
 Result<std::vector<Linear>> Lowering::OwnIndex(StageId stage, const std::vector<Linear>& coordinates,
                                                std::vector<Linear>* guard) {
   const Stage& s = kernel_.stages[stage];
-  if (kernel_.tensors[s.output].kind != TensorKind::kOutput) return StorageIndex(stage, coordinates);
+  if (kernel_.tensors[s.output].kind != TensorKind::kOutput && !IsInOutput(stage))
+    return StorageIndex(stage, coordinates);
   for (size_t d = 0; d < coordinates.size(); ++d)
     HONE_TRY(GuardInside(*guard, coordinates[d], ExtentForm(s.axes[d].extent)));
   return coordinates;
@@ -176,7 +177,7 @@ Result<StmtPtr> Lowering::BuildLeaf(StageId stage) {
     if (s.Reduces(a)) {
       value = Select(NonNegative(room), value, FromExpr(ReductionIdentity(s.reduction, value->type)));
     } else if (auto tail = scheduled_.stages[stage].tails.find(s.axis(a).name);
-               tail != scheduled_.stages[stage].tails.end() && tail->second == Tail::kGuard) {
+               IsInOutput(stage) || (tail != scheduled_.stages[stage].tails.end() && tail->second == Tail::kGuard)) {
       guard.push_back(room);
     }
   }

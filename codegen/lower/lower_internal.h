@@ -1,6 +1,6 @@
 // State shared by the parts of lowering: regions (lower_regions.cc), values (lower_values.cc), conditions of reductions
-// (lower_conditions.cc), bodies that choose by an index (lower_pieces.cc), parts that are kept (lower_kept.cc), nests
-// (lower.cc).
+// (lower_conditions.cc), bodies that choose by an index (lower_pieces.cc), parts that are kept (lower_kept.cc), what
+// lies in the place of an output (lower_in_output.cc), nests (lower.cc).
 #pragma once
 
 #include <functional>
@@ -121,6 +121,11 @@ class Lowering {
   Result<std::vector<int64_t>> JoinParts(StageId stage, const std::vector<Span>& part,
                                          const std::vector<Span>& kept) const;
   bool KeepsFrom(StageId stage, size_t loop) const;
+
+  // lower_in_output.cc
+  bool IsInOutput(StageId stage) const;
+  // `read`: what is read of the stage in a trip of the output's loop. Refused unless that trip writes it all.
+  Result<void> CheckInOutput(StageId stage, const std::vector<Span>& read);
 
   // lower_values.cc
   ValuePtr Node(ValueNode node);

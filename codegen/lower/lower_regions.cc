@@ -162,6 +162,7 @@ Result<void> Lowering::InferRegion(StageId index) {
   std::vector<int64_t> room(hull.size(), 0);
   if (schedule.keep_stage) room = HONE_TRY(JoinParts(index, hull, kept));
   if (hull.empty()) return {};  // read by nobody: the whole tensor
+  if (IsInOutput(index)) HONE_TRY(CheckInOutput(index, kept.empty() ? hull : kept));
   for (size_t d = 0; d < hull.size(); ++d) {
     AxisState& axis = state.axes[AxisId(d)];
     if (hull[d].extent > kWidestRegion)

@@ -11,6 +11,7 @@
 #include "codegen/lower/lower_internal.h"
 #include "ir/graph/print.h"
 #include "ir/graph/stage_graph.h"
+#include "ir/schedule/check_in_output.h"
 #include "ir/schedule/refuse.h"
 #include "ir/steps/layouts.h"
 
@@ -57,6 +58,10 @@ Result<void> Lowering::MakeBuffer(StageId index) {
   if (tensor.kind == TensorKind::kOutput) {
     state.buffer = operand_buffers_[stage.output];
     program_.buffers[state.buffer].written = true;
+    return {};
+  }
+  if (IsInOutput(index)) {
+    state.buffer = states_[OutputUnder(scheduled_, index)].buffer;
     return {};
   }
   Buffer buffer;

@@ -138,6 +138,7 @@ std::vector<Linear> Lowering::StorageIndex(StageId stage, const std::vector<Line
   const StageSchedule& schedule = scheduled_.stages[stage];
   const StageState& state = states_[stage];
   VarTable& vars = program_.vars;
+  if (IsInOutput(stage)) return coordinates;
   std::vector<Linear> local;
   for (size_t d = 0; d < coordinates.size(); ++d)
     local.push_back(vars.ExpandAxes(coordinates[d] - state.axes[AxisId(d)].origin));
@@ -169,15 +170,15 @@ Result<ValuePtr> Lowering::MakeLoad(StageId stage, const Expr& load, const Expr*
   for (const Expr& arg : load.args()) coordinates.push_back(HONE_TRY(IndexForm(stage, arg)));
 
   ValueNode node = ValueNode::Load(tensor.dtype, {}, {});
-  bool in_operand = tensor.kind != TensorKind::kIntermediate;
-  if (in_operand || fill)
+  const bool in_operand = tensor.kind != TensorKind::kIntermediate;
+  const StageId producer = in_operand ? StageId() : FindStage(kernel_, tensor.name);
+  if (in_operand || fill || IsInOutput(producer))
     for (size_t d = 0; d < coordinates.size(); ++d)
       HONE_TRY(GuardInside(node.guard, coordinates[d], ExtentForm(tensor.shape[d])));
   if (in_operand) {
     node.buffer = operand_buffers_[tensor_id];
     node.index = std::move(coordinates);
   } else {
-    const StageId producer = FindStage(kernel_, tensor.name);
     node.buffer = states_[producer].buffer;
     node.index = StorageIndex(producer, coordinates);
   }

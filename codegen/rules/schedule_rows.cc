@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/arithmetic.h"
+#include "codegen/rules/kept_row.h"
 #include "codegen/rules/row_group.h"
 #include "codegen/rules/schedule_planner.h"
 #include "codegen/rules/schedule_rules.h"
@@ -35,36 +36,6 @@ bool ChoosesBy(const SchedulePlanner& planner, const Stage& stage, AxisId axis) 
         chooses || (!axes.empty() && std::all_of(axes.begin(), axes.end(), [&](AxisId by) { return by == axis; }));
   });
   return chooses && planner.Extent(stage, axis) <= kShort;
-}
-
-// The stage of a row that a reduction along it computes in passing: it reads it element by element, and of the others
-// the output alone does.
-struct Passed {
-  std::string name;        // "": there is none
-  bool is_costly = false;  // an element takes longer than to add it up
-};
-
-Passed ComputedInPassing(SchedulePlanner& planner, const Stage& reduction, size_t fixed, const std::string& out) {
-  constexpr int kOfAFunction = 16;  // registers for an elementary function's constants
-  const Kernel& kernel = planner.kernel();
-  if (reduction.axes.size() != fixed || reduction.reduce_axes.size() != 1) return {};
-  for (const AccessPattern& access : planner.AccessesOf(reduction)) {
-    const Stage* made = ProducerOf(kernel, access.tensor);
-    if (made == nullptr || made->reduction != Reduction::kNone || made->axes.size() != fixed + 1) continue;
-    if (planner.IsScheduled(planner.NameOf(*made)) || !access.IsPlain()) continue;
-    const std::vector<StageId> readers = ReadersOf(kernel, made->output);
-    const bool is_kept = readers.size() == 2 && std::any_of(readers.begin(), readers.end(), [&](StageId reader) {
-                           return planner.NameOf(kernel.stages[reader]) == out;
-                         });
-    Passed passed{planner.NameOf(*made)};
-    Walk(made->body, [&](const Expr& e) { passed.is_costly |= IsCostly(e.op()); });
-    const bool fits = !passed.is_costly || planner.machine().vector_registers > kOfAFunction;
-    if (is_kept &&
-        planner.ChooseIf(passed.name, {"in_passing", "a row's elements are computed where they are first added up"},
-                         fits))
-      return passed;
-  }
-  return {};
 }
 
 // Loops of a stage that is computed for one row (or a few): `fixed` leading axes are unrolled, the last of the others
@@ -132,19 +103,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     planner.Unroll(part, unrolled);
     planner.Vectorize(part, {lane + ".1"});
     planner.MarkScheduled(part);
-    if (!passed.name.empty()) {
-      planner.ComputeAndKeep(passed.name, part, order.front(), out, loop);
-      const std::string along = planner.StageNamed(passed.name).axes.back().name;
-      planner.Split(passed.name, along, {width});
-      std::vector<std::string> copies = rows;
-      copies.push_back(along + ".0");
-      std::vector<std::string> all = copies;
-      all.push_back(along + ".1");
-      planner.Reorder(passed.name, all);
-      planner.Unroll(passed.name, copies);
-      planner.Vectorize(passed.name, {along + ".1"});
-      planner.MarkScheduled(passed.name);
-    }
+    if (!passed.name.empty()) ScheduleInPassing(planner, passed.name, rows, width, part, order.front(), out, loop);
     if (by_vectors) {
       const Stage whole = planner.StageNamed(vector);
       planner.ComputeAt(vector, out, loop);
@@ -492,6 +451,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
       if (!planner.IsScheduled(g) && (planner.StageNamed(g).reduction != Reduction::kNone) == reduces)
         ScheduleInRow(planner, g, rows, name, loop, false, scalar_rows ? together : 1);
   planner.MarkScheduled(name);
+  StoreInOutput(planner, name, group);
   PrefetchRows(planner, name, planner.scheduled().subspan(before), is_single_pass);
   planner.Took("rows", name, "reductions along rows; what a row needs in between stays in the cache");
   return true;

@@ -6,6 +6,7 @@
 
 #include "ir/graph/expr.h"
 #include "ir/graph/stage_graph.h"
+#include "ir/schedule/check_in_output.h"
 #include "ir/schedule/check_launch.h"
 #include "ir/schedule/refuse.h"
 
@@ -111,6 +112,7 @@ Result<void> CheckStorage(const ScheduledKernel& scheduled, StageId stage) {
     return Refuse(name + " is stored per worker but computed at the root");
   if (schedule.scope == Scope::kRegisters && is_at_root)
     return Refuse(name + " is in registers but computed at the root");
+  if (schedule.scope == Scope::kOutput) return CheckInOutput(scheduled, stage);
   if (schedule.scope != Scope::kConst) return {};
   if (!is_at_root) return Refuse(name + " is packed ahead of time: it is computed at the root");
   // hone_pack has no workspace: what it needs in between stays in registers.

@@ -53,6 +53,7 @@ enum class Scope : uint8_t {
   // Registers that nothing but an instruction touches, such as AMX's tiles: the register tile of a sum that one does.
   // Memory of a worker's where the processor has no such instruction.
   kFragments = 7,
+  kOutput = 8,  // in the output that is computed from them, each in the place of the element that is
 };
 
 // What happens at the end of an axis whose extent the unrolled and vectorised inner loops do not divide. (Serial loops

@@ -16,11 +16,12 @@ namespace {
 constexpr int64_t kMaxFactor = int64_t{1} << 32;
 constexpr std::string_view kSwizzledWord = "swizzled";
 
-constexpr std::array<std::pair<std::string_view, Scope>, 5> kScopes = {{{"workspace", Scope::kWorkspace},
+constexpr std::array<std::pair<std::string_view, Scope>, 6> kScopes = {{{"workspace", Scope::kWorkspace},
                                                                         {"per_worker", Scope::kPerWorker},
                                                                         {"block", Scope::kBlock},
                                                                         {"registers", Scope::kRegisters},
-                                                                        {"const", Scope::kConst}}};
+                                                                        {"const", Scope::kConst},
+                                                                        {"output", Scope::kOutput}}};
 constexpr std::array<std::pair<std::string_view, Tail>, 4> kTails = {
     {{"pad", Tail::kPad}, {"guard", Tail::kGuard}, {"shift", Tail::kShift}, {"peel", Tail::kPeel}}};
 

@@ -235,7 +235,8 @@ TEST(ScheduleProperty, RowsInOnePassUnderRandomSchedules) {
   EXPECT_GT(report.count("ran"), report.count("build refused"));
 }
 
-// Elements of a row that are computed where a sum reads them first, and kept for what reads them again; then any steps.
+// Elements of a row that are computed where a sum reads them first, and kept for what reads them again, some in the
+// output; then any steps.
 TEST(ScheduleProperty, KeptRowsUnderRandomSchedules) {
   const uint64_t seed = SeedFromEnvironment(kUsualSeed);
   const std::vector<Target> targets = TestTargets();
@@ -270,7 +271,11 @@ TEST(ScheduleProperty, KeptRowsUnderRandomSchedules) {
       steps += fmt::format("reorder {0}.{1} {0}.i{2}{3}\n", sum, part, sum == "t" ? "" : " lanes.l",
                            part == "j" ? "" : " " + sum + ".j.1");
     const Schedule placed = ParseSchedule(steps).value();
-    const Schedule start = ParseSchedule(steps + fmt::format("compute_at e {}.{} keep y.{}\n", sum, part, row)).value();
+    steps += rng.Chance(0.7) ? fmt::format("compute_at e {}.{} keep y.{}\n", sum, part, row)
+                             : fmt::format("compute_at e y.{}\n", row);
+    if (rng.Chance(0.3)) steps += fmt::format("split e.j {}\nvectorize e.j.1\n", 1 << rng.Between(1, 4));
+    if (rng.Chance(0.5)) steps += "store e output\n";
+    const Schedule start = ParseSchedule(steps).value();
     log.Note(text + "\n" + PrintSchedule(start));
     const Target& target = targets[static_cast<size_t>(index) % targets.size()];
     const Result<ScheduledKernel> applied = ApplySchedule(Specialize(kernel.kernel()), start);

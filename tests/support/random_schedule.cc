@@ -309,17 +309,18 @@ void RandomSchedule::PlaceStage() {
   }
   if (!Propose({at})) return;
   if (!rng_.Chance(0.6)) return;
-  static constexpr Scope kScopes[] = {Scope::kWorkspace, Scope::kPerWorker, Scope::kRegisters, Scope::kRegisters};
+  static constexpr Scope kScopes[] = {Scope::kWorkspace, Scope::kPerWorker, Scope::kRegisters, Scope::kRegisters,
+                                      Scope::kOutput};
   StoreStep store{at.stage, kScopes[rng_.Below(std::size(kScopes))]};
-  if (rng_.Chance(0.5)) store.layout = AnyLayout(state_.kernel.stages[id]);
+  if (store.scope != Scope::kOutput && rng_.Chance(0.5)) store.layout = AnyLayout(state_.kernel.stages[id]);
   Propose({store});
 }
 
 void RandomSchedule::StoreStage() {
   const Stage& stage = AnyStage();
-  static constexpr Scope kScopes[] = {Scope::kWorkspace, Scope::kPerWorker, Scope::kRegisters};
+  static constexpr Scope kScopes[] = {Scope::kWorkspace, Scope::kPerWorker, Scope::kRegisters, Scope::kOutput};
   const Scope scope = kScopes[rng_.Below(std::size(kScopes))];
-  Propose({StoreStep{NameOf(stage), scope, AnyLayout(stage)}});
+  Propose({StoreStep{NameOf(stage), scope, scope == Scope::kOutput ? std::vector<LayoutDim>() : AnyLayout(stage)}});
 }
 
 void RandomSchedule::RegisterTile() {

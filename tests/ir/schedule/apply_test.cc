@@ -265,6 +265,51 @@ TEST(Store, RefusesWhatCannotBe) {
             "step 1 (store acc workspace [n, m, m]): the layout must name m once, or as m/f and m%f with one f");
 }
 
+TEST(Store, InTheOutputThatIsComputedFromIt) {
+  const Kernel softmax = Parsed("softmax(M=5,N=13)");
+  const std::string placed = "inline scale\ncompute_at top y.m\ncompute_at total y.m\n";
+  ScheduledKernel scheduled = Applied(softmax, placed + "compute_at e y.m\nstore e output");
+  EXPECT_EQ(Of(scheduled, "e").scope, Scope::kOutput);
+  scheduled = Applied(softmax, placed + "compute_at e total.n keep y.m\nstore e output");
+  EXPECT_EQ(EffectiveScope(scheduled, FindStage(scheduled.kernel, "e")), Scope::kOutput);
+}
+
+TEST(Store, InAnOutputIsRefusedWhereElementsWouldMeet) {
+  const Kernel softmax = Parsed("softmax(M=5,N=13)");
+  const std::string placed = "inline scale\ncompute_at top y.m\ncompute_at total y.m\n";
+  const std::string in_place = "compute_at e y.m\nstore e output\n";
+  EXPECT_EQ(
+      RefusalOf(softmax, "", "store e output"),
+      "e is stored in an output, but is not computed inside one: compute_at e OUTPUT.LOOP, or … keep OUTPUT.LOOP");
+  EXPECT_EQ(RefusalOf(softmax, placed + in_place, "tail y.n shift"),
+            "e is stored in y, but elements are computed a second time where its last tile is shifted");
+  EXPECT_EQ(RefusalOf(softmax, placed + "compute_at e y.m\n", "store e output [n, m]"),
+            "e is stored in y, but it has an order or buffers of its own");
+  EXPECT_EQ(RefusalOf(MatmulRelu(), "compute_at acc y.m\n", "store acc output"),
+            "acc is stored in y, but one of the two reduces");
+
+  // What reads it: y alone, inside; y at another place; y, after it has begun to write.
+  const std::string begin = "kernel a(x: f32[5, 13]) -> y: f32[5, 13] {\n  e: f32[5, 13]\n  e[m, n] = exp(x[m, n])\n";
+  EXPECT_EQ(
+      RefusalOf(Parsed(begin + "y[m, n] = e[m, n] + pad(e[m, n - 1], 0.0)\n}"), "compute_at e y.m\n", "store e output"),
+      "e is stored in y, but elements are computed from others than those in their places");
+  EXPECT_EQ(RefusalOf(Parsed(begin + "t: f32[5, 13]\nt[m, n] = sum(k < 13) e[m, k]\ny[m, n] = e[m, n] / t[m, n]\n}"),
+                      "compute_at e y.m\ncompute_at t y.n\n", "store e output"),
+            "e is stored in y, but t reads it where elements of y are in their places already");
+  // As many bytes, and not the same.
+  EXPECT_EQ(RefusalOf(Parsed("kernel a(x: f32[5, 13]) -> y: i32[5, 13] {\n  e: f32[5, 13]\n  e[m, n] = exp(x[m, n])\n"
+                             "  y[m, n] = i32(e[m, n])\n}"),
+                      "compute_at e y.m\n", "store e output"),
+            "e is stored in y, but they are not of one shape and type");
+  EXPECT_EQ(RefusalOf(Parsed("kernel a(x: f32[5, 13]) -> y: f32[5, 12] {\n  e: f32[5, 13]\n  e[m, n] = exp(x[m, n])\n"
+                             "  y[m, n] = e[m, n]\n}"),
+                      "compute_at e y.m\n", "store e output"),
+            "e is stored in y, but they are not of one shape and type");
+  EXPECT_EQ(RefusalOf(Parsed(begin + "f: f32[5, 13]\nf[m, n] = x[m, n] * 2.0\ny[m, n] = e[m, n] / f[m, n]\n}"),
+                      "compute_at e y.m\ncompute_at f y.m\nstore f output\n", "store e output"),
+            "e is stored in y, but f is, too");
+}
+
 TEST(CacheReadStep, ReadsThroughACopyWithALayout) {
   ScheduledKernel scheduled = Applied(Matmul(), "cache_read b -> bp for y const [n/8, k, n%8]");
   EXPECT_THAT(StageNames(scheduled), ElementsAre("bp", "y"));
