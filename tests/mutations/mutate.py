@@ -164,13 +164,16 @@ LOCKS = [
          "daemon_tests", "Serving.WhatIs*"),
     Lock("what was abandoned has cost", "daemon/serve/fair_queue.cc", "Charge(running, Clock::now());", "",
          "daemon_tests", "FairQueue.WhatIsAbandonedHas*"),
+    Lock("keys that nobody can vouch for", "cache/schedule_cache.cc",
+         "return distrusted == nullptr || distrusted->contains(*record.source->key);",
+         "return distrusted != nullptr && distrusted->contains(*record.source->key);", "cache_tests", "MarkTest.*"),
     Lock("mark of checked code", "cache/schedule_cache.cc", "return record.artifact_digest && IsMarkedBy(record, key_) && !IsDistrusted(record);",
          "return record.artifact_digest.has_value();", "cache_tests", "MarkTest.*"),
     Lock("mark of a program's copies", "client/api/disk_cache.cc",
          'return Mac256(key, "copy " + std::string(reinterpret_cast<const char*>(digest.data()), digest.size()));',
          "return digest;", "client_tests", "DiskCacheTest.WhatSomebodyShipped*"),
     Lock("keys that are no longer trusted", "cache/schedule_cache.cc",
-         "return distrusted && distrusted->contains(*record.source->key);", "return false;",
+         "return distrusted == nullptr || distrusted->contains(*record.source->key);", "return false;",
          "cache_tests", "MarkTest.CodeOfAKey*"),
     # What stays.
     Lock("sync of what was acknowledged", "cache/rocks_store.cc", "options.sync = sync == SyncMode::kSync;",
@@ -194,6 +197,13 @@ LOCKS = [
     Lock("height by inlining", "ir/rewrites/inline_stage.cc",
          "if (nodes > kLimits.nodes || body.height() + producer.body.height() > kLimits.height)",
          "if (nodes > kLimits.nodes)", "ir_tests", "Inline.EndsWhereABodyWouldBecomeTooHigh"),
+    # What lies in the place of an output's elements.
+    Lock("a trip's own places", "codegen/lower/lower_in_output.cc", "before.constant() + wanted > written[d].extent", "false",
+         "codegen_tests", "InOutput.*"),
+    Lock("lanes beyond a trip's places", "codegen/lower/lower.cc", "IsInOutput(stage) || (tail", "(tail",
+         "codegen_tests", "InOutput.*"),
+    Lock("who reads after the output", "ir/schedule/check_in_output.cc",
+         "if (!at || scheduled.stages[at].attach_loop != loop)", "if (!at || loop.empty())", "ir_tests", "Store.*"),
 ]
 
 

@@ -168,13 +168,14 @@ TEST(DeinterleavedLoads, ReadTheirSpanAndNothingElse) {
 
 // Lanes that a padded row reads: all, without the first, without the last, without both, every other, one alone.
 std::vector<std::vector<bool>> Masks(int lanes) {
-  std::vector<std::vector<bool>> masks(7, std::vector<bool>(static_cast<size_t>(lanes), true));
+  std::vector<std::vector<bool>> masks(8, std::vector<bool>(static_cast<size_t>(lanes), true));
   masks[1].front() = false;
   masks[2].back() = false;
   masks[3].front() = masks[3].back() = false;
   for (size_t i = 0; i < masks[4].size(); ++i) masks[4][i] = i % 2 == 1;
   for (size_t i = 0; i < masks[5].size(); ++i) masks[5][i] = i == masks[5].size() / 2;
   for (size_t i = 0; i < masks[6].size(); ++i) masks[6][i] = i + 1 == masks[6].size();
+  for (size_t i = 5; i < masks[7].size(); ++i) masks[7][i] = false;  // with a stride of 4 registers without any of them
   std::erase_if(masks,
                 [](const std::vector<bool>& mask) { return std::find(mask.begin(), mask.end(), true) == mask.end(); });
   return masks;

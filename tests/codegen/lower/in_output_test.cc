@@ -46,6 +46,15 @@ TEST(InOutput, ARowIsWhereItsResultWillBe) {
   EXPECT_THAT(PrintProgram(*lowered), Not(HasSubstr("per_worker e")));
 }
 
+// Rows of the next tile may be another worker's, and finished.
+TEST(InOutput, LanesBeyondATileWriteNothing) {
+  const Result<LoopProgram> lowered = Lowered(
+      Reading("e[i, j]"),
+      "split y.i 3\nparallel y.i.0\ncompute_at t y.i.0\ncompute_at e y.i.0\nstore e output\nsplit e.i 2\nunroll e.i.1");
+  ASSERT_TRUE(lowered);
+  EXPECT_THAT(PrintProgram(*lowered), HasSubstr(") if -2*e.i.0 - e.i.1 + 2 >= 0 and "));
+}
+
 TEST(InOutput, TilesOfRowsAreTaken) {
   EXPECT_EQ(RefusalOf(Reading("e[i, j]"),
                       "split y.i 4\ncompute_at t y.i.0\ncompute_at e y.i.0\nstore e output\nunroll y.i.1\n"),
@@ -55,6 +64,7 @@ TEST(InOutput, TilesOfRowsAreTaken) {
 TEST(InOutput, IsRefusedWhereAnotherTripWritesOrReads) {
   const std::string more = "e is stored in y, but what is read there is more than what a trip of its loop writes";
   EXPECT_THAT(RefusalOf(Reading("e[5 - i, j]"), kPlaced), HasSubstr(more));
+  EXPECT_THAT(RefusalOf(Reading("pad(e[i + 1, j], 0.0)"), kPlaced), HasSubstr(more));
   // Each trip of y.j writes 10 elements, and e's sum wants all of them.
   EXPECT_THAT(RefusalOf(Reading("e[i, j]"), "split y.j 10\ncompute_at t y.j.0\ncompute_at e y.j.0\nstore e output"),
               HasSubstr(more));
