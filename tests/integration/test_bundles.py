@@ -122,7 +122,7 @@ class Bundles(harness.HoneTest):
         os.remove(revoked)
         self.assertEqual(self.hone_json("import", self.bundle)[-1]["artifacts"], 2)
 
-    def test_code_of_a_key_that_was_revoked_is_made_again(self):
+    def serve_two_from_a_trusted_bundle(self):
         daemon = self.serve_two()
         self.export("--artifacts")
         daemon = self.move_to_an_empty_cache(daemon)
@@ -130,6 +130,10 @@ class Bundles(harness.HoneTest):
         self.hone("import", self.bundle)
         for kernel in (SMALL, OTHER):
             self.assertTrue(self.hone_json("get", kernel)[0]["hit"])
+        return daemon
+
+    def test_code_of_a_key_that_was_revoked_is_made_again(self):
+        daemon = self.serve_two_from_a_trusted_bundle()
         with open(self.public, encoding="utf-8") as public:
             key = next(line.split()[1] for line in public if line.startswith("public "))
         with open(os.path.join(self.keys, "revoked"), "w", encoding="utf-8") as file:
@@ -144,13 +148,7 @@ class Bundles(harness.HoneTest):
         self.assertEqual((self.stat("imported_checked"), self.stat("misses")), (0, 1))
 
     def test_where_nobody_can_say_which_keys_were_revoked_code_is_made_again(self):
-        daemon = self.serve_two()
-        self.export("--artifacts")
-        daemon = self.move_to_an_empty_cache(daemon)
-        shutil.copy(self.public, self.keys)
-        self.hone("import", self.bundle)
-        for kernel in (SMALL, OTHER):
-            self.assertTrue(self.hone_json("get", kernel)[0]["hit"])
+        daemon = self.serve_two_from_a_trusted_bundle()
         revoked = os.path.join(self.keys, "revoked")
         with open(revoked, "w", encoding="utf-8") as file:
             file.write("the key that was lost\n")

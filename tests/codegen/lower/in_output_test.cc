@@ -4,26 +4,15 @@
 
 #include <string>
 
-#include "codegen/lower/lower.h"
-#include "ir/graph/specialize.h"
-#include "ir/language/parse.h"
-#include "ir/schedule/apply.h"
+#include "tests/codegen/lower/lowered.h"
 
 namespace hone::in_output_test {
 namespace {
 
+using lowered::Lowered;
+using lowered::RefusalOf;
 using testing::HasSubstr;
 using testing::Not;
-
-Result<LoopProgram> Lowered(const std::string& kernel, const std::string& schedule) {
-  const Kernel parsed = Specialize(HONE_TRY(ParseKernel(kernel)));
-  return Lower(HONE_TRY(ApplySchedule(parsed, HONE_TRY(ParseSchedule(schedule)))));
-}
-
-std::string RefusalOf(const std::string& kernel, const std::string& schedule) {
-  Result<LoopProgram> lowered = Lowered(kernel, schedule);
-  return lowered ? "accepted" : lowered.error().message;
-}
 
 // t reads `index` of e; y reads all of e.
 std::string Reading(const std::string& index) {

@@ -4,25 +4,13 @@
 
 #include <string>
 
-#include "codegen/lower/lower.h"
-#include "ir/graph/specialize.h"
-#include "ir/language/parse.h"
-#include "ir/schedule/apply.h"
+#include "tests/codegen/lower/lowered.h"
 
 namespace hone::kept_parts_test {
 namespace {
 
+using lowered::RefusalOf;
 using testing::HasSubstr;
-
-Result<LoopProgram> Lowered(const std::string& kernel, const std::string& schedule) {
-  const Kernel parsed = Specialize(HONE_TRY(ParseKernel(kernel)));
-  return Lower(HONE_TRY(ApplySchedule(parsed, HONE_TRY(ParseSchedule(schedule)))));
-}
-
-std::string RefusalOf(const std::string& kernel, const std::string& schedule) {
-  Result<LoopProgram> lowered = Lowered(kernel, schedule);
-  return lowered ? "accepted" : lowered.error().message;
-}
 
 // t reads `index` of e for all j below `count`; y reads all of e.
 std::string Reading(const std::string& index, int count, const std::string& size = "48") {
