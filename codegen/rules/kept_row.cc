@@ -62,7 +62,7 @@ void StoreInOutput(SchedulePlanner& planner, const std::string& out, std::span<c
   for (const std::string& name : group) {
     if (!FindStage(kernel, name)) continue;
     const Stage& stage = planner.StageNamed(name);
-    if (!FitsInOutput(kernel, stage, output)) continue;
+    if (!ReasonAgainstOutput(kernel, stage, output).empty()) continue;
     // While functions are computed there is time to fetch the output's lines; of a short row, which stays in the cache
     // either way, they only are not aligned.
     const int64_t row_bytes = planner.Extent(stage.axes.back()) * ByteSize(kernel.tensors[stage.output].dtype);

@@ -33,10 +33,14 @@ bool HaveOneShape(const Kernel& kernel, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-bool FitsInOutput(const Kernel& kernel, const Stage& stage, const Stage& output) {
-  return stage.reduction == Reduction::kNone && output.reduction == Reduction::kNone &&
-         HaveOneShape(kernel, kernel.tensors[stage.output], kernel.tensors[output.output]) &&
-         ReadsTensor(output, stage.output) && ReadsInPlace(kernel, output, stage.output);
+std::string_view ReasonAgainstOutput(const Kernel& kernel, const Stage& stage, const Stage& output) {
+  if (stage.reduction != Reduction::kNone || output.reduction != Reduction::kNone) return "one of the two reduces";
+  if (!HaveOneShape(kernel, kernel.tensors[stage.output], kernel.tensors[output.output]))
+    return "they are not of one shape and type";
+  if (!ReadsTensor(output, stage.output)) return "is not read there";
+  if (!ReadsInPlace(kernel, output, stage.output))
+    return "elements are computed from others than those in their places";
+  return "";
 }
 
 StageId OutputUnder(const ScheduledKernel& scheduled, StageId stage) {
@@ -67,13 +71,8 @@ Result<void> CheckInOutput(const ScheduledKernel& scheduled, StageId stage) {
   };
   if (IsForGpu(scheduled)) return refuse("no stage is on a GPU");
   if (!schedule.layout.empty() || schedule.buffers > 1) return refuse("it has an order or buffers of its own");
-  if (stored.reduction != Reduction::kNone || output.reduction != Reduction::kNone)
-    return refuse("one of the two reduces");
-  if (!HaveOneShape(kernel, kernel.tensors[stored.output], kernel.tensors[output.output]))
-    return refuse("they are not of one shape and type");
-  if (!ReadsTensor(output, stored.output)) return refuse("is not read there");
-  if (!ReadsInPlace(kernel, output, stored.output))
-    return refuse("elements are computed from others than those in their places");
+  if (const std::string_view reason = ReasonAgainstOutput(kernel, stored, output); !reason.empty())
+    return refuse(reason);
   for (const auto& [axis, tail] : scheduled.stages[under].tails)
     if (tail == Tail::kShift) return refuse("elements are computed a second time where its last tile is shifted");
   const std::string& loop = LoopOfOutput(scheduled, stage);

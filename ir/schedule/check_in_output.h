@@ -2,6 +2,8 @@
 // computed from it.
 #pragma once
 
+#include <string_view>
+
 #include "base/result.h"
 #include "ir/schedule/apply.h"
 
@@ -13,12 +15,13 @@ StageId OutputUnder(const ScheduledKernel& scheduled, StageId stage);
 // Its loop inside of which the elements are there, and are all read. REQUIRES: CheckInOutput passed.
 const std::string& LoopOfOutput(const ScheduledKernel& scheduled, StageId stage);
 
-// Whether an output has room for each element of a stage, and computes from it the one that takes its place and no
-// other.
-bool FitsInOutput(const Kernel& kernel, const Stage& stage, const Stage& output);
+// "" if an output has room for each element of a stage, and computes from it the one that takes its place and no other;
+// why not, otherwise.
+std::string_view ReasonAgainstOutput(const Kernel& kernel, const Stage& stage, const Stage& output);
 
-// kInvalid, with the reason, unless it fits and the output is computed after everybody else has read it. That a trip of
-// the loop writes all that is stored in it, and nothing of another trip's: codegen/lower/lower_in_output.cc.
+// kInvalid, with the reason, unless there is none against it and the output is computed after everybody else has read
+// it. That a trip of the loop writes all that is stored in it, and nothing of another trip's:
+// codegen/lower/lower_in_output.cc.
 Result<void> CheckInOutput(const ScheduledKernel& scheduled, StageId stage);
 
 }  // namespace hone

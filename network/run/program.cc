@@ -124,15 +124,15 @@ class ProgramVersion {
   Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
     const Running running(*this);
     ++runs_;
-    if (!is_interpreted_ || runs_ > kSmallRuns) {
+    const bool computes = !network_.graph.outputs.empty();  // or hands on what others do
+    if (computes && (!is_interpreted_ || runs_ > kSmallRuns)) {
       Stopwatch stopwatch;
       const bool is_new = executor_ == nullptr && !context_->is_plain;
       HONE_TRY(MakeKernels());
       if (is_new) Count(kPreparing, kNewShapes, stopwatch);
     }
     std::vector<TensorView> computed;
-    if (!network_.graph.outputs.empty())
-      computed = HONE_TRY(is_interpreted_ ? Interpret(inputs) : Execute(inputs, outputs));
+    if (computes) computed = HONE_TRY(is_interpreted_ ? Interpret(inputs) : Execute(inputs, outputs));
     results_.clear();
     for (const Source& source : sources_) results_.push_back((source.is_input ? inputs : computed)[source.at]);
     std::map<std::string, TensorView> known;
@@ -324,9 +324,11 @@ class ProgramVersion {
   Result<std::unique_ptr<Program>> MakeNext(const std::map<std::string, TensorView>& values) {
     PartModel next = ModelOfRest(program_.model_, network_.rest, std::move(waiting_), values);
     // All that decides is known already: it would wait for the same again, and so on.
-    if (apart_.empty() && std::ranges::includes(program_.deciding_, next.deciding))
+    if (apart_.empty() && std::ranges::includes(program_.deciding_, next.deciding)) {
+      waiting_ = std::move(next.model.nodes);
       return Error{ErrorKind::kUnsupported, "it cannot be taken, although what decides its shapes is known",
-                   At(next.model.nodes[0])};
+                   At(waiting_[0])};
+    }
     return std::unique_ptr<Program>(
         new Program(std::move(next.model), std::move(next.deciding), program_.depth_ + 1, false, context_));
   }
