@@ -66,8 +66,9 @@ HONE_PUBLIC int32_t hone_network_count(const hone_network* network, int32_t is_o
 HONE_PUBLIC int hone_network_describe(const hone_network* network, int32_t is_output, int32_t index,
                                       hone_network_value* value);
 
-/* Computes: elements of every input, room for every output. 0, or: HONE_INVALID (a pointer missing, an index outside of
- * what it indexes, shapes that are open), HONE_LIMIT, HONE_RUN_FAILED. */
+/* Computes: elements of every input, room for every output. Outputs must not overlap each other; they may overlap
+ * inputs where no output is an input handed on. 0, or: HONE_INVALID (a pointer missing, an index outside of what it
+ * indexes, shapes that are open), HONE_LIMIT, HONE_RUN_FAILED. */
 HONE_PUBLIC int hone_network_run(hone_network* network, const void* const* inputs, void* const* outputs,
                                  hone_error* error);
 
