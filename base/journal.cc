@@ -40,12 +40,12 @@ bool JournalReads(int fd) {
   return stream && fstat(fd, &info) == 0 && *stream == fmt::format("{}:{}", info.st_dev, info.st_ino);
 }
 
-std::string JournalEntry(int priority, std::string_view message, std::string_view event,
+std::string JournalEntry(std::string_view program, int priority, std::string_view message, std::string_view event,
                          std::span<const JournalField> fields) {
   std::string entry;
   Append(entry, "MESSAGE", message);
   Append(entry, "PRIORITY", fmt::format("{}", priority));
-  Append(entry, "SYSLOG_IDENTIFIER", "honed");
+  Append(entry, "SYSLOG_IDENTIFIER", program);
   Append(entry, "HONE_EVENT", event);
   for (const auto& [key, value] : fields) Append(entry, FieldName(key), value);
   return entry;

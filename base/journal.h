@@ -15,7 +15,7 @@ bool JournalReads(int fd);
 // NAME=value; values with line ends in the longer form. Names that the journal would refuse are mended: "trial.us" is
 // HONE_TRIAL_US.
 using JournalField = std::pair<std::string_view, std::string_view>;
-std::string JournalEntry(int priority, std::string_view message, std::string_view event,
+std::string JournalEntry(std::string_view program, int priority, std::string_view message, std::string_view event,
                          std::span<const JournalField> fields);
 
 }  // namespace hone

@@ -84,7 +84,8 @@ bool SendToJournal(int journal, LogLevel level, std::string_view message, std::s
   std::vector<JournalField> named;
   for (const LogField& field : fields) values.push_back(ValueText(field));
   for (size_t i = 0; i < values.size(); ++i) named.emplace_back((fields.begin() + i)->key, values[i]);
-  const std::string entry = JournalEntry(kPriorities[static_cast<size_t>(level)], message, event, named);
+  const std::string entry =
+      JournalEntry(program_invocation_short_name, kPriorities[static_cast<size_t>(level)], message, event, named);
   ssize_t sent;
   do {
     sent = ::send(journal, entry.data(), entry.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

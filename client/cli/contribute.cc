@@ -17,6 +17,8 @@
 #include "client/cli/model_file.h"
 #include "client/cli/write_output.h"
 #include "ir/language/canonical.h"
+#include "ir/language/fingerprint.h"
+#include "ir/language/instance_sizes.h"
 #include "ir/language/ops.h"
 #include "ir/language/parse.h"
 
@@ -42,6 +44,12 @@ bool IsBeginning(const std::string& word) {
   return !word.empty() && !NamesModel(word) && std::ranges::all_of(word, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '+';
   });
+}
+
+// A kernel for a range of sizes at the least of them; others as they are.
+Canonical AtLeastSizes(Kernel kernel) {
+  for (Size& size : kernel.sizes) size.hi = size.lo;
+  return Canonicalize(kernel);
 }
 
 bool BeginsWith(const Record& record, const std::string& beginning) {
@@ -115,6 +123,8 @@ Result<Exclusions> Exclusions::Read(const std::vector<std::string>& words) {
       if (!kernel) return AtPlace(kernel.error(), named);
       kernel->options.threads = 0;
       exclusions.kernels_.push_back(Canonicalize(*kernel).text);
+      if (!IsStatic(*kernel))
+        exclusions.ranges_.push_back({ClassFingerprintOf(AtLeastSizes(*kernel)), exclusions.kernels_.back()});
     }
   }
   return exclusions;
@@ -122,7 +132,14 @@ Result<Exclusions> Exclusions::Read(const std::vector<std::string>& words) {
 
 bool Exclusions::Has(const Record& record) const {
   if (std::ranges::any_of(beginnings_, [&](const std::string& word) { return BeginsWith(record, word); })) return true;
-  return std::ranges::find(kernels_, WithThreads(record.key.canonical, 0)) != kernels_.end();
+  if (std::ranges::find(kernels_, WithThreads(record.key.canonical, 0)) != kernels_.end()) return true;
+  const Result<Kernel> kernel = ParseKernel(ranges_.empty() ? "" : record.key.canonical);
+  if (!kernel) return false;
+  const Canonical at_least = AtLeastSizes(*kernel);
+  const Fingerprint class_fingerprint = ClassFingerprintOf(at_least);
+  return std::ranges::any_of(ranges_, [&](const Range& range) {
+    return range.class_fingerprint == class_fingerprint && InstanceSizes(at_least.text, range.kernel);
+  });
 }
 
 std::vector<std::string> Exclusions::WithoutEffect(const std::vector<BundleEntry>& entries) const {

@@ -31,16 +31,16 @@ Result<UniqueFd> NamelessFile(const std::string& directory) {
 
 }  // namespace
 
-void BundleUploads::DropIdle() {
+void BundleUploads::DropIdle(std::chrono::milliseconds idle) {
   const Clock::time_point now = Clock::now();
-  std::erase_if(uploads_, [&](const auto& entry) { return entry.second.touched + idle_ < now; });
+  std::erase_if(uploads_, [&](const auto& entry) { return entry.second.touched + idle < now; });
 }
 
 void BundleUploads::TakeCare(const std::stop_token& stop) {
   pthread_setname_np(pthread_self(), "hone-uploads");
   MutexLock lock(mutex_);
   while (!stop.stop_requested()) {
-    DropIdle();
+    DropIdle(idle_);
     stopped_.WaitFor(mutex_, idle_, stop);
   }
 }
@@ -52,6 +52,7 @@ Result<uint64_t> BundleUploads::Begin(const UploadRequest& request, const std::s
     return Error{ErrorKind::kLimit,
                  fmt::format("the bundle has {} bytes, hone takes at most {}", request.total, BundleLimits::kBytes),
                  ""};
+  if (uploads_.size() >= kAtOnce) DropIdle(idle_ / 12);
   if (uploads_.size() >= kAtOnce)
     return Error{ErrorKind::kBusy, fmt::format("{} bundles are imported at once already; try again", kAtOnce), "honed"};
   Upload upload;
@@ -66,7 +67,7 @@ Result<uint64_t> BundleUploads::Begin(const UploadRequest& request, const std::s
 
 Result<UploadReply> BundleUploads::Add(const UploadRequest& request, const std::string& directory) {
   MutexLock lock(mutex_);
-  DropIdle();
+  DropIdle(idle_);
   const uint64_t id = request.upload != 0 ? request.upload : HONE_TRY(Begin(request, directory));
   auto entry = uploads_.find(id);
   if (entry == uploads_.end())

@@ -19,12 +19,13 @@ namespace hone {
 // Thread-safe.
 class BundleUploads {
  public:
-  // One of which nothing has come for `idle` is dropped, at the latest when it has been so for twice as long.
+  // One of which nothing has come for `idle` is dropped, at the latest when it has been so for twice as long; where
+  // another one wants its place, after a twelfth of it.
   explicit BundleUploads(std::chrono::milliseconds idle = std::chrono::minutes(1)) : idle_(idle) {}
 
-  // `directory`: where there is room for them; "": in memory. kInvalid: not the next piece; kBusy: too many at once, or
-  // no thread to look after them; kLimit: too long, or the disk is full; kNotFound: it was dropped, since nothing came
-  // for too long.
+  // `directory`: where there is room for them; "": in memory. kInvalid: not the next piece; kBusy: too many at once
+  // that go on, or no thread to look after them; kLimit: too long, or the disk is full; kNotFound: it was dropped,
+  // since nothing came for too long.
   Result<UploadReply> Add(const UploadRequest& request, const std::string& directory);
   // A whole one. It is forgotten here.
   Result<ReadOnlyMapping> Take(uint64_t upload);
@@ -37,7 +38,7 @@ class BundleUploads {
     Clock::time_point touched{};
   };
   Result<uint64_t> Begin(const UploadRequest& request, const std::string& directory) HONE_REQUIRES(mutex_);
-  void DropIdle() HONE_REQUIRES(mutex_);
+  void DropIdle(std::chrono::milliseconds idle) HONE_REQUIRES(mutex_);
   // A client that has died comes back for nothing.
   void TakeCare(const std::stop_token& stop);
 

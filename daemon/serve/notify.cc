@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "base/log.h"
@@ -13,10 +15,23 @@ namespace {
 constexpr size_t kLongestTarget = 1024;
 constexpr size_t kLongestDigest = 64;
 constexpr uint32_t kRetryMs = 10'000;
-// Of one kernel in one report: more than any processor makes in the seconds between two.
-constexpr uint64_t kMostCalls = uint64_t{1} << 36;
+
+// How often a kernel can have been called in that time, by all processors: in a sixteenth of what a call is expected to
+// take, since that may be an estimate, or have been measured with cold caches.
+uint64_t MostCalls(MonotonicTime::duration passed, double call_us) {
+  constexpr double kLeastUs = 0.01, kFaster = 16;
+  const double processors = std::max(1u, std::thread::hardware_concurrency());
+  const double passed_us = std::chrono::duration<double, std::micro>(passed).count();
+  return static_cast<uint64_t>(passed_us * processors / std::max(kLeastUs, call_us / kFaster));
+}
 
 }  // namespace
+
+void Notifier::Watch::See(const HotCodePtr& code) {
+  if (!code) return;
+  class_fingerprint = code->class_fingerprint;
+  call_us = code->reply.expected_us;
+}
 
 void Notifier::SetLimits(const NotifyLimits& limits) {
   limits_ = limits;
@@ -56,9 +71,12 @@ Result<WatchReply> Notifier::Add(const PeerPtr& peer, uint64_t id, WatchRequest 
   }
   if (!listener.held.MayTake(1)) return busy("watches", limits_.watches);
 
-  Watch watch{fmt::format("{} {}", fingerprint->Hex(), request.target), std::move(request.digest), *fingerprint, {}};
+  Watch watch{.code = fmt::format("{} {}", fingerprint->Hex(), request.target),
+              .digest = std::move(request.digest),
+              .fingerprint = *fingerprint,
+              .counted = std::chrono::steady_clock::now()};
   HotCodePtr code = hot_.FindCode(watch.code);
-  if (code) watch.class_fingerprint = code->class_fingerprint;
+  watch.See(code);
   WatchReply reply{code && code->reply.digest == watch.digest};
   std::string by = watch.code;
   listener.watches.emplace(id, std::move(watch));
@@ -120,16 +138,16 @@ void Notifier::OnCalls(const PeerPtr& peer, uint64_t request_id, const CallsRequ
     return peer->ReplyError(request_id, {ErrorKind::kLimit, "more counts than there can be watches", "calls"});
   }
   auto listener = listeners_.find(peer.get());
+  const MonotonicTime now = std::chrono::steady_clock::now();
   for (const CallCount& count : request.counts) {
     if (listener == listeners_.end()) break;
     auto found = listener->second.watches.find(count.watch);
     if (found == listener->second.watches.end()) continue;
     Watch& watch = found->second;
-    if (!watch.class_fingerprint) {
-      if (HotCodePtr code = hot_.FindCode(watch.code)) watch.class_fingerprint = code->class_fingerprint;
-    }
+    if (!watch.class_fingerprint) watch.See(hot_.FindCode(watch.code));
     if (!watch.class_fingerprint) continue;
-    const uint64_t calls = std::min(count.calls, kMostCalls);
+    const MonotonicTime until = std::exchange(watch.counted, now);
+    const uint64_t calls = std::min(count.calls, MostCalls(now - until, watch.call_us));
     cache_.NoteUse(watch.fingerprint, *watch.class_fingerprint, calls);
     metrics_.calls_reported += calls;  // last: whoever reads it from another thread finds the calls noted
   }

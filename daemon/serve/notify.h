@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/clock.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol/protocol.h"
 #include "daemon/metrics.h"
@@ -37,7 +38,8 @@ class Notifier {
     SetLimits(limits);
   }
 
-  // A WatchRequest, a CallsRequest.
+  // A WatchRequest, a CallsRequest. Calls count as far as they fit into the time since the last report: what is called
+  // much is refined first and kept longest, and nobody may have others wait for what he says he calls.
   void OnWatch(const PeerPtr& peer, uint64_t request_id, WatchRequest request);
   void OnCalls(const PeerPtr& peer, uint64_t request_id, const CallsRequest& request);
   void OnGone(const Peer& peer);
@@ -51,7 +53,11 @@ class Notifier {
     std::string code;  // kernel and target, HotCode::key
     std::string digest;
     Fingerprint fingerprint;
-    std::optional<Fingerprint> class_fingerprint;  // once it was seen: calls cannot be counted without it
+    MonotonicTime counted{};                         // until when its calls were told
+    std::optional<Fingerprint> class_fingerprint{};  // once it was seen: calls cannot be counted without it
+    double call_us = 0;                              // what one is expected to take, as of then; 0: nobody knows
+
+    void See(const HotCodePtr& code);
   };
   struct Listener {
     PeerPtr peer;

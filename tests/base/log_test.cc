@@ -128,7 +128,7 @@ void LogToAJournal(int fd, const std::function<std::string()>& text) {
   ASSERT_GT(size, 0);
   EXPECT_EQ(std::string(entry, static_cast<size_t>(size)),
             "MESSAGE=trial key=9f3c worst.us=41.25 text=\"two\\nlines\"\n"
-            "PRIORITY=4\nSYSLOG_IDENTIFIER=honed\nHONE_EVENT=trial\nHONE_KEY=9f3c\nHONE_WORST_US=41.25\n"
+            "PRIORITY=4\nSYSLOG_IDENTIFIER=base_tests\nHONE_EVENT=trial\nHONE_KEY=9f3c\nHONE_WORST_US=41.25\n"
             "HONE_TEXT\n\x09\0\0\0\0\0\0\0two\nlines\n"s);
   // What the journal does not take is a line.
   const std::string huge(1 << 20, 'x');

@@ -94,6 +94,16 @@ TEST(Contribute, WhatIsExcludedStaysHere) {
   EXPECT_FALSE(Exclusions::Read({"nowhere.kernels"}));
 }
 
+TEST(Contribute, WhatIsExcludedForARangeIsAtEachOfItsSizesAndForARangeWithin) {
+  const std::vector<BundleEntry> entries = {Tuned("matmul(M=4,N=4,K=4)"),  Tuned("matmul(M=64,N=4,K=4)", 2),
+                                            Tuned("matmul(M=65,N=4,K=4)"), Tuned("matmul(M=8..32,N=4,K=4)"),
+                                            Tuned("matmul(M=4,N=5,K=4)"),  Tuned("softmax(M=4,N=4)")};
+  const std::vector<BundleEntry> given = Given(entries, {"matmul(M=1..64,N=4,K=4)"});
+  ASSERT_EQ(given.size(), 3u);
+  EXPECT_EQ(given[0].record.key.canonical, entries[2].record.key.canonical);
+  EXPECT_EQ(given[1].record.key.canonical, entries[4].record.key.canonical);
+}
+
 TEST(Contribute, AWordThatCanMeanNoKernelsIsRefusedForItWouldKeepNothingBack) {
   const TemporaryDirectory folder;
   const std::string model = folder / "model";  // known by its first byte, wherever a model is wanted
