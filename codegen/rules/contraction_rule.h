@@ -39,6 +39,18 @@ struct Columns {
 };
 std::optional<Columns> MakeColumns(SchedulePlanner& planner, const Contraction& contraction, int operand);
 
+// Whether hone_pack can make it: an operand that is constant, or what a stage computes of one, element by element.
+bool IsOfAConstant(const SchedulePlanner& planner, TensorId tensor);
+
+// The contraction with its factors of f32 rounded to bf16, or in pieces of bf16, where the accuracy admits it and the
+// target multiplies these so much faster: rewritten, and analysed again. Else as it is. schedule_bf16_factors.cc.
+Contraction NarrowFactors(SchedulePlanner& planner, Contraction contraction);
+// How many times as many products of f32 the target does so in the same time; 0: it cannot, or may not.
+double Bf16Gain(const SchedulePlanner& planner, const Contraction& contraction);
+
+// Products in the time of a vector FMA. schedule_instruction.cc.
+double RateOf(const Instruction& instruction);
+
 // A product of two elements, as the instructions sum them.
 bool IsProductOfElements(const Stage& stage);
 
@@ -92,7 +104,6 @@ class ContractionRule {
   void FinishSum(std::vector<std::string> order, const std::vector<std::string>& unrolled, const std::string& group,
                  const std::string& lanes, const std::string& tile_loop);
   void PackRowOperand();
-  bool IsOfAConstant(const std::string& stage) const;
   bool CacheReadConst(const std::string& tensor, const std::string& copy, const std::vector<LayoutDim>& layout);
   void ChooseBlock();
   std::vector<int64_t> BlockOptions(int64_t tiles) const;

@@ -445,6 +445,7 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
     }
   }
   if (columns.empty() && contraction->widened < 0) {
+    contraction = NarrowFactors(planner, *std::move(contraction));
     if (ScheduleOnTiles(planner, *contraction)) return true;
     contraction = AnalyzeContraction(planner, name);  // what was tried may have left another kernel
     if (!contraction) return planner.Refuse("contraction", name, "its columns are read in another way");

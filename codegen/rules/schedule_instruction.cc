@@ -22,11 +22,6 @@ bool Takes(const InstructionMeaning& meaning, DType a, DType b) {
          (b == meaning.operands[0] && a == meaning.operands[1]);
 }
 
-bool IsConstant(const SchedulePlanner& planner, TensorId tensor) {
-  const Tensor& t = planner.kernel().tensors[tensor];
-  return t.is_const && t.kind == TensorKind::kInput;
-}
-
 // The contraction in groups.
 void InGroups(Contraction& c, const InstructionUse& use) {
   const InstructionMeaning& meaning = MeaningOf(*use.instruction);
@@ -45,12 +40,6 @@ struct Fitting {
   bool shifts = false;  // the sign of the operand that is not packed
 };
 
-// Products in the time of a vector FMA.
-double RateOf(const Instruction& instruction) {
-  const InstructionMeaning& meaning = MeaningOf(instruction);
-  return instruction.per_fma * static_cast<double>(meaning.lanes * meaning.steps);
-}
-
 // The target's fastest instruction that does this sum; of equals one that needs no other sign, then the first.
 std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Contraction& c) {
   const Kernel& kernel = planner.kernel();
@@ -67,7 +56,7 @@ std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Con
     if (meaning.is_on_tiles()) continue;  // schedule_on_tiles.cc
     if (kernel.tensors[stage.output].dtype != meaning.sum || stage.body.type() != meaning.sum) continue;
     for (int packed : {1, 0}) {
-      if (!IsConstant(planner, c.operands[packed].tensor)) continue;
+      if (!IsOfAConstant(planner, c.operands[packed].tensor)) continue;
       const DType constant = kernel.tensors[c.operands[packed].tensor].dtype;
       const DType other = kernel.tensors[c.operands[1 - packed].tensor].dtype;
       Fitting fitting{{instruction, packed, GroupedAxis(planner, c, meaning.steps)}, !Takes(meaning, other, constant)};
@@ -82,6 +71,11 @@ std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Con
 }
 
 }  // namespace
+
+double RateOf(const Instruction& instruction) {
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  return instruction.per_fma * static_cast<double>(meaning.rows * meaning.lanes * meaning.depth());
+}
 
 bool IsProductOfElements(const Stage& stage) {
   const Expr& body = stage.body;
@@ -127,7 +121,7 @@ Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction) {
     const std::string copies[2] = {planner.FreshName(tensors[0] + "_groups"),
                                    planner.FreshName(tensors[1] + "_groups")};
     if (!planner.Rewrite({"pad_reduction", name, {axis, copies[0], copies[1]}, {group}})) return contraction;
-    absorb(tensors[1 - use.packed]);
+    for (const std::string& tensor : tensors) absorb(tensor);
   }
   std::string sum = name, correction;
   if (fitting->shifts) {

@@ -62,10 +62,7 @@ class TileRule {
   void Bring(int operand, AxisId own, bool has_lanes) {
     const AccessPattern& access = c_.operands[operand];
     const Tensor tensor = planner_.kernel().tensors[access.tensor];
-    const Stage* producer = ProducerOf(planner_.kernel(), access.tensor);
-    const TensorId source = producer ? OnlyInputOf(planner_.kernel(), *producer) : access.tensor;
-    const bool is_const = source && planner_.kernel().tensors[source].kind == TensorKind::kInput &&
-                          planner_.kernel().tensors[source].is_const;
+    const bool is_const = IsOfAConstant(planner_, access.tensor);
     if (!is_const && LiesInTiles(access, tensor, has_lanes)) return;
     if (!is_const && has_lanes && access.strides[own] == 1) {
       const int64_t panel = access.IsPlain() ? meaning_.lanes : 0;

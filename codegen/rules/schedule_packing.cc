@@ -83,7 +83,7 @@ void ContractionRule::PackRowOperand() {
   int64_t rows = tile_.rows[1];
   if (!access.IsPlain()) return;
   std::string copy = planner_.FreshName(tensor.name + "_rows");
-  const bool is_wide_const = !c_.wide_rows.empty() && IsOfAConstant(c_.wide_rows);
+  const bool is_wide_const = !c_.wide_rows.empty() && IsOfAConstant(planner_, access.tensor);
   if (is_wide_const || (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[row] != 1)) {
     if (!is_wide_const && !planner_.ChooseIf(pair_.sum, {"pack_rows", "constant rows are packed ahead of time"}, true))
       return;
@@ -135,7 +135,8 @@ void ContractionRule::PrefetchOperand() {
   if (streamed_.empty()) return;
   constexpr int64_t kUsualAhead = 4096;
   const AccessPattern& access = c_.operands[tile_.vector_operand];
-  const bool is_const = planner_.kernel().tensors[access.tensor].is_const;
+  const bool is_const =
+      c_.group > 1 ? c_.use.packed == tile_.vector_operand : planner_.kernel().tensors[access.tensor].is_const;
   // What lies ahead in a row is what another tile reads.
   const bool by_columns = tile_.direct && access.strides[c_.reduce.back()] * c_.element_bytes > kUsualAhead;
   if (by_columns) return;

@@ -71,24 +71,25 @@ Contraction WidenOperands(SchedulePlanner& planner, RegisterTile& tile, Contract
   return *std::move(widened);
 }
 
-// Whether hone_pack can make it: of one constant.
-bool ContractionRule::IsOfAConstant(const std::string& stage) const {
-  TensorId constant;
-  bool is_one = true;
-  Walk(planner_.StageNamed(stage).body, [&](const Expr& e) {
-    if (e.op() != Op::kLoad) return;
-    const Tensor& source = planner_.kernel().tensors[e.tensor()];
-    is_one = is_one && source.is_const && source.kind == TensorKind::kInput && (!constant || constant == e.tensor());
-    constant = e.tensor();
-  });
-  return constant && is_one;
+bool IsOfAConstant(const SchedulePlanner& planner, TensorId tensor) {
+  const Kernel& kernel = planner.kernel();
+  const Stage* producer = ProducerOf(kernel, tensor);
+  TensorId constant = tensor;
+  if (producer != nullptr) {
+    constant = OnlyInputOf(kernel, *producer);
+    bool is_direct = producer->reduction == Reduction::kNone;
+    Walk(producer->body,
+         [&](const Expr& e) { is_direct = is_direct && (e.op() != Op::kLoad || e.tensor() == constant); });
+    if (!constant || !is_direct) return false;
+  }
+  return kernel.tensors[constant].kind == TensorKind::kInput && kernel.tensors[constant].is_const;
 }
 
 // Where no copy took them in, stages of their own.
 void ContractionRule::ScheduleWideOperands() {
   for (const std::string& name : {c_.wide_rows, c_.wide_vectors}) {
     if (name.empty() || !FindStage(planner_.kernel(), name) || planner_.IsScheduled(name)) continue;
-    if (IsOfAConstant(name)) {
+    if (IsOfAConstant(planner_, FindTensor(planner_.kernel(), name))) {
       planner_.Store(name, Scope::kConst);
       planner_.MarkScheduled(name);
     } else {

@@ -9,6 +9,7 @@
 // the transformed filter is read once.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/arithmetic.h"
 #include "codegen/rules/contraction_rule.h"
@@ -22,6 +23,7 @@ namespace {
 constexpr double kTransformCycles = 2;  // for each vector of each frequency, in and out: arithmetic, loads, stores
 constexpr int64_t kTilesAtOnce = 32;    // of a block: two vectors of a register tile, and little memory
 constexpr double kWorthIt = 0.9;        // of the direct form's time
+constexpr double kBf16Share = 0.7;      // of what instructions for bf16 could do at most, convolutions come to
 
 struct Shape {
   double rows = 1, columns = 1;                 // of the output
@@ -37,8 +39,8 @@ int64_t TileColumns(int64_t width, int64_t m, int64_t lanes) {
   return RoundUp(tiles, vector);
 }
 
-// Cycles of one core; m = 0: the direct form.
-double Cycles(const Shape& shape, int64_t m, int64_t lanes, const MachineModel& machine) {
+// Cycles of one core; m = 0: the direct form, whose products are `direct_rate` times as fast as FMAs.
+double Cycles(const Shape& shape, int64_t m, int64_t lanes, const MachineModel& machine, double direct_rate = 1) {
   const double weights = shape.channels * shape.filters, bytes = static_cast<double>(shape.element_bytes);
   auto total = [&](double products, double filter_bytes, double transforms) {
     // Filters that no cache holds come from memory, beside the arithmetic.
@@ -46,7 +48,8 @@ double Cycles(const Shape& shape, int64_t m, int64_t lanes, const MachineModel& 
         filter_bytes > static_cast<double>(machine.l2_bytes) ? filter_bytes / machine.memory_bytes_per_cycle : 0;
     return std::max(products / (machine.fma_per_cycle * static_cast<double>(lanes)), far) + transforms;
   };
-  if (m == 0) return total(9 * weights * shape.rows * shape.columns * shape.batch, 9 * weights * bytes, 0);
+  if (m == 0)
+    return total(9 * weights * shape.rows * shape.columns * shape.batch / direct_rate, 9 * weights * bytes, 0);
   const double frequencies = static_cast<double>((m + 2) * (m + 2));
   double tiles = std::ceil(shape.rows / static_cast<double>(m)) *
                  static_cast<double>(TileColumns(static_cast<int64_t>(shape.columns), m, lanes)) * shape.batch;
@@ -76,7 +79,9 @@ class WinogradRule {
   bool Apply() {
     if (!Recognise()) return false;
     const MachineModel& machine = planner_.machine();
-    double best = kWorthIt * Cycles(shape_, 0, lanes_, machine);
+    const std::optional<Contraction> direct = AnalyzeContraction(planner_, sum_);
+    const double direct_rate = direct ? std::max(1.0, kBf16Share * Bf16Gain(planner_, *direct)) : 1;
+    double best = kWorthIt * Cycles(shape_, 0, lanes_, machine, direct_rate);
     int64_t preferred = 0;
     for (int64_t m : {2, 4}) {
       double cycles = Cycles(shape_, m, lanes_, machine);

@@ -9,7 +9,7 @@ namespace hone {
 namespace rewrites {
 
 extern const GraphRewrite kFuseAxes, kCacheWrite, kIm2col, kWinograd, kTrimPadding, kOnlineReduction, kMaxIgnoreNan,
-    kReindex, kSplitClamp, kShiftSign, kPadReduction, kWiden, kFlattenAxes, kSplitReduction;
+    kReindex, kSplitClamp, kShiftSign, kPadReduction, kWiden, kFlattenAxes, kSplitReduction, kBf16Factors, kBf16Pieces;
 
 }  // namespace rewrites
 
@@ -24,6 +24,7 @@ constexpr const GraphRewrite* kRewrites[] = {
     &rewrites::kOnlineReduction, &rewrites::kMaxIgnoreNan, &rewrites::kReindex,     &rewrites::kSplitClamp,
     &rewrites::kShiftSign,  //
     &rewrites::kPadReduction,    &rewrites::kWiden,        &rewrites::kFlattenAxes, &rewrites::kSplitReduction,
+    &rewrites::kBf16Factors,     &rewrites::kBf16Pieces,
 };
 
 std::string NamesOfAll() {
@@ -59,6 +60,7 @@ Result<Kernel> ApplyRewrite(const Kernel& kernel, const RewriteStep& step) {
 }
 
 bool Admits(Accuracy accuracy, Rounding rounding) {
+  if (rounding == Rounding::kCoarsest) return accuracy == Accuracy::kFast;
   return rounding != Rounding::kCoarser || accuracy != Accuracy::kStrict;
 }
 

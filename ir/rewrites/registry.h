@@ -23,6 +23,7 @@ enum class Rounding : uint8_t {
   kSame = 1,       // every bit as before
   kReordered = 2,  // as another order of summation: within the bounds of any order, so of accuracy=strict
   kCoarser = 3,    // may be beyond the bounds of accuracy=strict
+  kCoarsest = 4,   // may be beyond those of accuracy=relaxed, too
 };
 
 struct GraphRewrite {

@@ -43,6 +43,10 @@ std::string PrintRewrite(const RewriteStep& step) {
 
 Result<void> ApplyRewriteStep(const RewriteStep& step, ScheduleState& state) {
   HONE_TRY(state.FindStage(step.stage));
+  const GraphRewrite* rewrite = FindRewrite(step.rewrite);
+  if (const Accuracy accuracy = state.kernel().options.accuracy; rewrite && !Admits(accuracy, rewrite->rounding))
+    return Refuse(fmt::format("{} rounds as the kernel's accuracy does not allow: it wants accuracy={}", step.rewrite,
+                              Admits(Accuracy::kRelaxed, rewrite->rounding) ? "relaxed" : "fast"));
   return state.Rewritten(HONE_TRY(ApplyRewrite(state.kernel(), step)));
 }
 

@@ -91,9 +91,22 @@ std::string RandomKernelOnTiles(const Instruction& instruction, Rng& rng) {
       m, n, k, rows, lanes, sum);
 }
 
+// Of f32, whose accuracy allows that its factors are rounded to bf16 or, where that pays, taken apart into pieces.
+std::string RandomKernelInBf16(const Instruction& instruction, Rng& rng) {
+  const bool in_pieces = MeaningOf(instruction).is_on_tiles() && rng.Chance(0.5);
+  const std::string rest = fmt::format(",const=1,accuracy={})+bias", in_pieces ? "relaxed" : "fast");
+  const int64_t k = rng.Between(40, 200), n = rng.Between(16, 90), m = rng.Between(9, 40);
+  if (rng.Chance(0.5)) return fmt::format("dense(M={},N={},K={}{}", m, n, k, rest);
+  const int64_t window = 1 + rng.Below(2);
+  return fmt::format("conv2d(C={},H={},W={},O={},R={},S={},pad={},stride={}{}", k, window + rng.Between(1, 6),
+                     rng.Between(12, 20), n, window, window, rng.Below(static_cast<uint64_t>(window)),
+                     rng.Between(1, 2), rest);
+}
+
 // Products and convolutions with a constant, of odd sizes, some in the kernel language, with types as the
 // instruction's.
 std::string RandomKernelFor(const Instruction& instruction, Rng& rng) {
+  if (MeaningOf(instruction).sum == DType::kF32 && rng.Chance(0.3)) return RandomKernelInBf16(instruction, rng);
   if (MeaningOf(instruction).is_on_tiles()) return RandomKernelOnTiles(instruction, rng);
   auto number = [&](int64_t most) { return rng.Between(1, most); };
   const std::string type = TypeFor(instruction, rng);
@@ -214,16 +227,18 @@ TEST_P(InstructionProperty, Extremes) {
 TEST_P(InstructionProperty, OddNumbers) {
   if (MeaningOf(instruction()).sum != DType::kF32) GTEST_SKIP() << "of floats";
   CaseReport report = RunCases(1, [&](int, CaseLog& log) {
-    for (const char* text : {"dense(M=5,N=33,K=37,const=1,dtype=bf16)+relu", "matmul(M=4,N=48,K=8,const=1,dtype=bf16)",
-                             "dense(M=12,N=33,K=61,const=1,dtype=bf16)+relu"})
+    for (const char* text :
+         {"dense(M=5,N=33,K=37,const=1,dtype=bf16)+relu", "matmul(M=4,N=48,K=8,const=1,dtype=bf16)",
+          "dense(M=12,N=33,K=61,const=1,dtype=bf16)+relu", "dense(M=12,N=33,K=61,const=1,accuracy=fast)+relu"})
       TryBoth(instruction(), text, 2, log, [&](const Kernel& kernel, KernelInputs& inputs) {
         Rng rng(9);
         for (size_t i = 0; i < 2; ++i) {
-          const int64_t count = ElementCount(kernel, kernel.tensors[kernel.operands[i]]);
+          const Tensor& operand = kernel.tensors[kernel.operands[i]];
+          const int64_t count = ElementCount(kernel, operand);
           for (int64_t e = 0; e < count; ++e) {
             if (!rng.Chance(0.02)) continue;
             const double odd[] = {INFINITY, -INFINITY, NAN, -0.0, 0.0, 0x1p-126, 0x1p100, -0x1p90};
-            StoreElement(DType::kBF16, odd[rng.Below(8)], inputs.buffer(i), static_cast<size_t>(e));
+            StoreElement(operand.dtype, odd[rng.Below(8)], inputs.buffer(i), static_cast<size_t>(e));
           }
         }
       });

@@ -28,6 +28,7 @@ inline std::vector<std::string> OperationSamples() {
       "dense(M=3,N=17,K=37,dtype=bf16,const=1)",
       "dense(M=3,N=17,K=37,dtype=f16)+bias+add+relu",
       "dense(M=3,N=17,K=37,dtype=u8,const=1)",
+      "dense(M=3,N=17,K=37,accuracy=fast,const=1)+bias",
       "dense(M=1,N=13,K=24,weights=i8,const=1)+bias",
       "dense(M=5,N=19,K=32,weights=i8,block=8)",
       "dense(M=7,N=19,K=37,weights=i8,const=1)+gelu",

@@ -95,6 +95,15 @@ void RandomSchedule::ShiftSign() {
   Propose({RewriteStep{"shift_sign", NameOf(stage), {Pick(bytes), base + "x", base + "t", base + "c"}}});
 }
 
+void RandomSchedule::Bf16Factors() {
+  const Accuracy accuracy = state_.kernel.options.accuracy;
+  const Stage& stage = AnyStage();
+  if (stage.reduce_axes.empty() || accuracy == Accuracy::kStrict) return;
+  const std::string base = FreshName();
+  const bool is_rounded = accuracy == Accuracy::kFast && rng_.Chance(0.5);
+  Propose({RewriteStep{is_rounded ? "bf16_factors" : "bf16_pieces", NameOf(stage), {base + "a", base + "b"}}});
+}
+
 void RandomSchedule::PadReduction() {
   const Stage& stage = AnyStage();
   if (stage.reduce_axes.empty()) return;

@@ -42,7 +42,7 @@ Schedule RandomSchedule::Make() {
       {2, &RandomSchedule::Im2col},      {1, &RandomSchedule::MaxIgnoreNan}, {1, &RandomSchedule::OnlineReduction},
       {1, &RandomSchedule::TrimPadding}, {2, &RandomSchedule::Rfactor},      {4, &RandomSchedule::CacheRead},
       {1, &RandomSchedule::Reindex},     {1, &RandomSchedule::SplitClamp},   {1, &RandomSchedule::ShiftSign},
-      {1, &RandomSchedule::PadReduction}};
+      {1, &RandomSchedule::Bf16Factors}, {1, &RandomSchedule::PadReduction}};
   static constexpr Move kLoops[] = {
       {3, &RandomSchedule::TileStage},    {2, &RandomSchedule::SplitLoop},  {1, &RandomSchedule::FuseLoops},
       {1, &RandomSchedule::ReorderLoops}, {2, &RandomSchedule::UnrollLoop}, {3, &RandomSchedule::VectorizeLoop},

@@ -44,6 +44,7 @@ class RandomSchedule {
   void TrimPadding();
   void Rfactor();
   void ShiftSign();
+  void Bf16Factors();
   void PadReduction();
   void CacheRead();
 

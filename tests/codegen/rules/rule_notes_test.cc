@@ -168,6 +168,34 @@ TEST(RuleNotes, FloatsOf16BitsAreWidenedWhereNothingMultipliesThem) {
     if (choice.decision.name == "widen") { EXPECT_EQ(widened(dense, choice.site + "=0"), ""); }
 }
 
+// As the accuracy admits and the target's instructions pay: one product of AVX512-BF16 and three of AMX.
+TEST(RuleNotes, FactorsOfF32AreMultipliedInBf16WhereThatPays) {
+  auto used = [](const std::string& kernel, const std::string& accuracy, const std::string& features,
+                 const std::string& choices = "") {
+    const std::string target = "avx512 cpu=generic" + (features.empty() ? "" : " features=" + features);
+    std::string found;
+    for (const Step& step :
+         PlanOf(kernel + ",const=1,accuracy=" + accuracy + ")", *ParseTarget(target), *ParseChoices(choices)).schedule)
+      if (const auto* rewrite = std::get_if<RewriteStep>(&step); rewrite && rewrite->rewrite.starts_with("bf16_"))
+        found += rewrite->rewrite;
+    return found;
+  };
+  const std::string dense = "dense(M=64,N=64,K=64", dots = "avx512bf16", tiles = "amx-bf16,amx-tile,avx512bf16";
+  EXPECT_EQ(used(dense, "fast", dots), "bf16_factors");
+  EXPECT_EQ(used(dense, "fast", tiles), "bf16_factors");
+  EXPECT_EQ(used(dense, "relaxed", tiles), "bf16_pieces");
+  EXPECT_EQ(used(dense, "relaxed", dots), "") << "three products take longer than one of f32";
+  for (const std::string& features : {dots, tiles}) EXPECT_EQ(used(dense, "strict", features, "y.bf16=1"), "");
+  EXPECT_EQ(used(dense, "fast", ""), "") << "nothing multiplies them";
+  EXPECT_EQ(used(dense, "fast", dots, "y.bf16=0"), "");
+  EXPECT_EQ(used("dense(M=64,N=8,K=64", "fast", dots), "") << "each element is converted for eight products";
+  EXPECT_EQ(used("conv2d(C=64,H=14,W=14,O=64,R=1,S=1", "fast", dots), "bf16_factors");
+  // Winograd's products are fewer by more than those of AVX512-BF16 are faster, and not than those of AMX.
+  const std::string window = "conv2d(C=64,H=56,W=56,O=64,R=3,S=3,pad=1";
+  EXPECT_EQ(used(window, "fast", dots), "");
+  EXPECT_EQ(used(window, "fast", tiles), "bf16_factors");
+}
+
 TEST(RuleNotes, EachRuleSaysWhyItAppliedOrNot) {
   for (const Case& one : kCases) {
     Result<Chooser> chooser = ParseChoices(one.choices);

@@ -42,12 +42,19 @@ TEST(Rewrites, RefuseOtherArgumentsThanTheyTake) {
 }
 
 TEST(Rewrites, OnlyCoarserRoundingNeedsAnAccuracyThatAllowsIt) {
-  for (Rounding rounding : {Rounding::kSame, Rounding::kReordered, Rounding::kCoarser}) {
-    EXPECT_EQ(Admits(Accuracy::kStrict, rounding), rounding != Rounding::kCoarser);
-    EXPECT_TRUE(Admits(Accuracy::kRelaxed, rounding));
+  for (Rounding rounding : {Rounding::kSame, Rounding::kReordered, Rounding::kCoarser, Rounding::kCoarsest}) {
+    EXPECT_EQ(Admits(Accuracy::kStrict, rounding), rounding < Rounding::kCoarser);
+    EXPECT_EQ(Admits(Accuracy::kRelaxed, rounding), rounding < Rounding::kCoarsest);
     EXPECT_TRUE(Admits(Accuracy::kFast, rounding));
   }
-  EXPECT_EQ(FindRewrite("winograd")->rounding, Rounding::kCoarser);
+  for (const GraphRewrite* rewrite : AllRewrites()) {
+    const std::string_view name = rewrite->name;
+    const Rounding expected = name == "winograd" || name == "bf16_pieces" ? Rounding::kCoarser
+                              : name == "bf16_factors"                    ? Rounding::kCoarsest
+                              : name == "online_reduction"                ? Rounding::kReordered
+                                                                          : Rounding::kSame;
+    EXPECT_EQ(rewrite->rounding, expected) << name;
+  }
 }
 
 TEST(Steps, AreFoundByTheirVerbs) {
