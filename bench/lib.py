@@ -18,6 +18,7 @@ ENVIRONMENTS = {
     "bench-python": ["onnxruntime", "onnx", "numpy", "sympy"],
     "bench-nvrtc-python": ["nvidia-cuda-nvrtc-cu12==12.9.86"],
     "bench-zoo-python": ["torch", "torchvision", "timm", "transformers", "onnxscript", "onnx", "numpy"],
+    "bench-narrow-python": ["torch", "openvino", "onnxruntime", "onnx", "numpy"],
     # Later releases of tvm-ffi crash with this TVM; the rest is what its tuner imports.
     "bench-tvm-python": ["apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "xgboost-cpu", "scipy", "psutil",
                          "cloudpickle", "tornado", "numpy"],
