@@ -46,13 +46,22 @@ typedef struct hone_network_value {
   const void* data; /* elements of a constant, copied; NULL: the shape alone */
 } hone_network_value;
 
+/* How far a kernel's result may be off, relative to the same sum over absolute values. Each layer is held to it; what a
+ * network makes of such differences is up to the network. */
+enum hone_accuracy {
+  HONE_STRICT = 1,  /* as sums of f32 in any order */
+  HONE_RELAXED = 2, /* 1e-4: Winograd's convolutions, and products of bf16 in three pieces where tiles multiply them */
+  HONE_FAST = 3     /* 1e-2: factors rounded to bf16 where the processor multiplies these faster */
+};
+
 typedef struct hone_network_options {
   uint32_t struct_size;
   int32_t value_count;
   const hone_network_value* values;
   const hone_get_options* get; /* for each of its kernels; may be NULL */
+  int32_t accuracy;            /* enum hone_accuracy, of its convolutions and products of f32; 0: strict */
 } hone_network_options;
-#define HONE_NETWORK_OPTIONS_INIT {sizeof(hone_network_options), 0, NULL, NULL}
+#define HONE_NETWORK_OPTIONS_INIT {sizeof(hone_network_options), 0, NULL, NULL, 0}
 
 /* Reads the file and has every kernel of it served; seconds, where the daemon has to compile. `connect` as for
  * hone_connect, `options` may be NULL. NULL on failure: errors of hone_get, and those of the file (HONE_CORRUPT,

@@ -30,6 +30,9 @@ hone::Result<hone::SessionOptions> SessionOptionsOf(const hone_network_options* 
       HONE_TRY(hone::ReadOptions<hone_network_options>(given, HONE_NETWORK_OPTIONS_INIT, kName));
   hone::SessionOptions to;
   to.get = HONE_TRY(hone::GetOptionsOf(options.get));
+  if (options.accuracy < 0 || options.accuracy > HONE_FAST)
+    return Error{ErrorKind::kInvalid, "no such accuracy: " + std::to_string(options.accuracy), kName};
+  if (options.accuracy != 0) to.accuracy = static_cast<hone::Accuracy>(options.accuracy);
   if (options.value_count < 0 || (options.value_count > 0 && options.values == nullptr))
     return Error{ErrorKind::kInvalid, "value_count without values", kName};
   for (int32_t i = 0; i < options.value_count; ++i) {

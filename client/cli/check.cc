@@ -346,7 +346,7 @@ Examples:
   hone check bert.onnx --shape input_ids=1x128,attention_mask=1x128
   hone check zoo/*.onnx)",
       .positionals = {{"MODEL", "NAME.onnx; several are a table", true, true}},
-      .options = {kThreadsOption, kShapeOption, kDataOption},
+      .options = {kThreadsOption, kShapeOption, kDataOption, kAccuracyOption},
       .run = RunCheck};
 }
 

@@ -104,6 +104,11 @@ std::vector<Json> LeftOutJson(const ModelFile& model) {
 const Option kShapeOption{"--shape", "NAME=DIMS[,...]", "shapes of a model's inputs, such as input=1x3x224x224"};
 const Option kDataOption{"--data", "NAME[,...]", "inputs of a model that are data although they look like weights"};
 
+const Option kAccuracyOption{
+    "--accuracy", "HOW",
+    "of a model's convolutions and products of f32: strict (default), relaxed (Winograd, errors "
+    "up to 1e-4 of the terms) or fast (factors of bf16, up to 1e-2)"};
+
 Result<ImportOptions> ReadImportOptions(const Arguments& arguments) {
   ImportOptions options;
   if (arguments.Has("--shape")) {
@@ -111,6 +116,11 @@ Result<ImportOptions> ReadImportOptions(const Arguments& arguments) {
   }
   if (arguments.Has("--data")) {
     for (const std::string& name : SplitAt(arguments.Text("--data"), ',')) options.data.insert(name);
+  }
+  if (arguments.Has("--accuracy")) {
+    const std::optional<Accuracy> accuracy = ParseAccuracy(arguments.Text("--accuracy"));
+    if (!accuracy) return Error{ErrorKind::kInvalid, "wanted strict, relaxed or fast", "--accuracy"};
+    options.accuracy = *accuracy;
   }
   return options;
 }

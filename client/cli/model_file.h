@@ -30,9 +30,10 @@ Result<ModelFile> ReadModel(const std::string& path, const ImportOptions& option
 void PrintLeftOut(const ModelFile& model);
 std::vector<Json> LeftOutJson(const ModelFile& model);
 
-// --shape and --data.
+// --shape, --data and --accuracy.
 Result<ImportOptions> ReadImportOptions(const Arguments& arguments);
 extern const Option kShapeOption;
 extern const Option kDataOption;
+extern const Option kAccuracyOption;
 
 }  // namespace hone::cli

@@ -70,7 +70,7 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
                     {*options, *import, static_cast<int>(*samples), static_cast<uint64_t>(*seed),
                      !arguments.Has("--no-check"), arguments.Text("--export"), arguments.Text("--against")});
   }
-  for (const char* option : {"--shape", "--data", "--no-check", "--against", "--export"})
+  for (const char* option : {"--shape", "--data", "--accuracy", "--no-check", "--against", "--export"})
     if (arguments.Has(option))
       return context.WrongUsage({ErrorKind::kInvalid, "is for models; no model is run", option});
   std::vector<NamedKernel> kernels;
@@ -159,6 +159,7 @@ Examples:
                   kNoCompileOption,
                   kShapeOption,
                   kDataOption,
+                  kAccuracyOption,
                   {"--seed", "N", "seed for a model's inputs and for weights that its file lacks (default 1)"},
                   {"--no-check", "", "time a model without checking its outputs"},
                   {"--against", "FILE",

@@ -102,7 +102,8 @@ Result<PartsReport> Measure(Context& context, const std::string& path, const Pre
   std::vector<TensorView> inputs;
   for (const HostTensor& input : prepared.inputs) inputs.push_back(ViewOf(input));
   Client* client = HONE_TRY(context.Daemon(options.get.threads));
-  const auto program_context = std::make_shared<const ProgramContext>(ProgramContext{path, client, options.get});
+  const auto program_context =
+      std::make_shared<const ProgramContext>(ProgramContext{path, client, options.get, options.import.accuracy});
   Program program(prepared.model, program_context);
   PartsReport report;
   const std::vector<TensorView> outputs = HONE_TRY(program.Run(inputs));

@@ -265,7 +265,8 @@ Examples:
                   kSilenceOption,
                   kThreadsOption,
                   kShapeOption,
-                  kDataOption},
+                  kDataOption,
+                  kAccuracyOption},
       .run = RunTune};
 }
 

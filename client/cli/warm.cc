@@ -253,7 +253,7 @@ Examples:
   hone warm models/*.kernels --json)",
       .positionals = {{"FILE", "lists of kernels, models (ONNX), or kernels", true, true}},
       .options = {kBudgetOption, kTargetOption, kOnOption, kSilenceOption, kThreadsOption, kNoCompileOption,
-                  kShapeOption, kDataOption},
+                  kShapeOption, kDataOption, kAccuracyOption},
       .run = RunWarm};
 }
 

@@ -64,6 +64,21 @@ ExtentRange RangeOf(const Kernel& kernel, const Expr& extent) {
 
 }  // namespace
 
+std::string_view AccuracyName(Accuracy accuracy) {
+  switch (accuracy) {
+    case Accuracy::kStrict: return "strict";
+    case Accuracy::kRelaxed: return "relaxed";
+    case Accuracy::kFast: return "fast";
+  }
+  return "";
+}
+
+std::optional<Accuracy> ParseAccuracy(std::string_view name) {
+  for (Accuracy accuracy : {Accuracy::kStrict, Accuracy::kRelaxed, Accuracy::kFast})
+    if (AccuracyName(accuracy) == name) return accuracy;
+  return std::nullopt;
+}
+
 int64_t EvalExtent(const Kernel& kernel, const Expr& extent) {
   ExtentRange range = RangeOf(kernel, extent);
   HONE_CHECK(range.lo == range.hi);

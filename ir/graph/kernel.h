@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph/expr.h"
@@ -71,6 +72,9 @@ struct Stage {
 
 // Stored and sent: never reuse a number. Bounds: ir/reference/accuracy.h.
 enum class Accuracy : uint8_t { kStrict = 1, kRelaxed = 2, kFast = 3 };
+
+std::string_view AccuracyName(Accuracy accuracy);  // "strict"
+std::optional<Accuracy> ParseAccuracy(std::string_view name);
 
 struct KernelOptions {
   Accuracy accuracy = Accuracy::kStrict;

@@ -261,15 +261,6 @@ void PrintStage(const Kernel& kernel, const Stage& stage, std::string* out) {
   *out += difference ? fmt::format("({})\n", body) : body + "\n";
 }
 
-std::string_view AccuracyName(Accuracy accuracy) {
-  switch (accuracy) {
-    case Accuracy::kStrict: return "strict";
-    case Accuracy::kRelaxed: return "relaxed";
-    case Accuracy::kFast: return "fast";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string PrintKernel(const Kernel& kernel, SizeValues sizes) {

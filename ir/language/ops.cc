@@ -278,8 +278,7 @@ Result<bool> Expander::ReadCommon(const Call::Given& given) {
       return At(token.position, fmt::format("{}, wanted a number from 0 to {}", saw, limits_.threads));
     threads_ = token.int_value;
   } else if (name == "accuracy") {
-    if (!plain || (token.text != "strict" && token.text != "relaxed" && token.text != "fast"))
-      return At(token.position, saw + ", wanted strict, relaxed or fast");
+    if (!plain || !ParseAccuracy(token.text)) return At(token.position, saw + ", wanted strict, relaxed or fast");
     accuracy_ = token.text;
   } else if (name == "dtype") {
     std::optional<DType> dtype = plain ? ParseDType(token.text) : std::nullopt;

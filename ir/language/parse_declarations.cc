@@ -47,14 +47,10 @@ Result<void> KernelResolver::Options() {
       return At(option.position, fmt::format("option {} is given twice", option.name));
     const Token& value = option.value;
     if (option.name == "accuracy") {
-      if (value.text == "strict")
-        kernel_.options.accuracy = Accuracy::kStrict;
-      else if (value.text == "relaxed")
-        kernel_.options.accuracy = Accuracy::kRelaxed;
-      else if (value.text == "fast")
-        kernel_.options.accuracy = Accuracy::kFast;
-      else
+      const std::optional<Accuracy> accuracy = ParseAccuracy(value.text);
+      if (!accuracy)
         return At(value.position, fmt::format("saw accuracy={}, wanted strict, relaxed or fast", value.Shown()));
+      kernel_.options.accuracy = *accuracy;
     } else if (option.name == "threads") {
       if (value.kind != TokenKind::kInt || value.int_value > limits_.threads)
         return At(value.position,

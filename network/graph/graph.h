@@ -10,6 +10,7 @@
 
 #include "base/id.h"
 #include "base/result.h"
+#include "ir/graph/kernel.h"
 #include "network/graph/host_operation.h"
 #include "network/graph/host_tensor.h"
 
@@ -96,6 +97,8 @@ class Graph {
   IdVector<ValueId, GraphValue> values;
   IdVector<NodeId, Node> nodes;
   std::vector<ValueId> inputs, outputs;
+  // That the convolutions and products of f32 among its kernels are asked with (docs/kernel_language.md).
+  Accuracy accuracy = Accuracy::kStrict;
   // Constants with more elements are not computed.
   int64_t folding_limit = int64_t{1} << 28;
 

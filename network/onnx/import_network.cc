@@ -37,6 +37,7 @@ class NetworkBuilder {
 
   Result<Network> Run() {
     graph().folding_limit = options_.folding_limit;
+    graph().accuracy = options_.accuracy;
     network_.producer = model_.producer;
     for (const OnnxTensor& tensor : model_.initializers)
       ids_[tensor.name] = graph().AddConstant(tensor.name, tensor.tensor);

@@ -16,6 +16,7 @@ struct ImportOptions {
   std::set<std::string> data;                // inputs that stay inputs, whatever they are used for
   int64_t folding_limit = int64_t{1} << 28;  // elements of a constant that is computed
   std::map<std::string, std::shared_ptr<const HostTensor>> elements = {};  // of inputs that are constants
+  Accuracy accuracy = Accuracy::kStrict;                                   // Graph::accuracy
   // What waits for numbers that are computed when the network runs becomes Network::rest; otherwise it is left out.
   bool in_stages = false;
 };

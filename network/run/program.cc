@@ -53,6 +53,7 @@ class ProgramVersion {
     std::unique_ptr<ProgramVersion> stage(new ProgramVersion(program));
     ImportOptions options;
     options.in_stages = true;
+    options.accuracy = stage->context_->accuracy;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const std::string& name = program.model_.inputs[i].name;
       options.data.insert(name);

@@ -33,6 +33,7 @@ struct ProgramContext {
   std::string path;  // of the model, for messages
   Client* client = nullptr;
   GetOptions get;
+  Accuracy accuracy = Accuracy::kStrict;  // Graph::accuracy
   // Nothing is simplified and no kernel asked for: what the file says, by definition. No client is needed.
   bool is_plain = false;
   const std::shared_ptr<ConstantStore> constants = std::make_shared<ConstantStore>();

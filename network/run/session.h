@@ -20,6 +20,7 @@ struct SessionOptions {
   std::map<std::string, Shape> shapes;                                 // of inputs, in place of what the file says
   std::map<std::string, std::shared_ptr<const HostTensor>> constants;  // inputs that never change, as of the file
   GetOptions get;
+  Accuracy accuracy = Accuracy::kStrict;  // of its kernels of f32: Graph::accuracy
 };
 
 // An input or output, in the type that the file declares.

@@ -151,7 +151,12 @@ class Speller {
       default: break;
     }
     const DType dtype = graph_.dtype(node.output);
-    if (!spelling || dtype == DType::kF32) return spelling;
+    if (!spelling) return std::nullopt;
+    if (dtype == DType::kF32) {
+      if (node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul || node.kind == NodeKind::kDense)
+        spelling->accuracy = graph_.accuracy;
+      return spelling;
+    }
     // Of whole numbers the library has sums of products, which are i32, and maxima.
     const bool is_known = IsFloat(dtype) || node.kind == NodeKind::kMaxPool ||
                           (dtype == DType::kI32 && (node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul));
@@ -181,7 +186,9 @@ bool IsBias(const Graph& graph, const Spelling& spelling, ValueId output, ValueI
 }  // namespace
 
 std::string Spelling::Text() const {
-  return fmt::format("{}({}{}){}", name, attributes, takes_const && is_const ? ",const=1" : "", epilogues);
+  const std::string_view constant = takes_const && is_const ? ",const=1" : "";
+  const std::string promised = accuracy == Accuracy::kStrict ? "" : fmt::format(",accuracy={}", AccuracyName(accuracy));
+  return fmt::format("{}({}{}{}){}", name, attributes, constant, promised, epilogues);
 }
 
 std::optional<Spelling> SpellLibraryOperation(const Graph& graph, const Node& node, const LowerOptions& options) {

@@ -16,7 +16,8 @@ struct Spelling {
   std::string attributes;  // "C=64,H=56"
   bool takes_const = false;
   bool is_const = true;  // its weight and biases are constants
-  size_t channel = 0;    // dimension of the output, in the value's shape, that a bias runs over
+  Accuracy accuracy = Accuracy::kStrict;
+  size_t channel = 0;  // dimension of the output, in the value's shape, that a bias runs over
   std::vector<ValueId> inputs;
   std::string epilogues;
 

@@ -12,6 +12,7 @@ from hone.memory import ResultMemory, address
 # onnxruntime's names where they are not NumPy's.
 ONNX_NAMES = {"float32": "tensor(float)", "float64": "tensor(double)"}
 BFLOAT16 = 6
+ACCURACIES = {"strict": 1, "relaxed": 2, "fast": 3}
 NUMBERS = {numpy.dtype(dtype): number for number, dtype in DTYPES.items()}
 
 
@@ -63,10 +64,11 @@ class Session:
     path: an ONNX file; constants: inputs that never change (name → array), as weights of a file that ships without them;
     shapes: of inputs whose dimensions the file leaves open (name → sequence); threads: of its kernels, 0 for as many as
     this process may run on; budget: seconds to wait for better code of each kernel; deadline: seconds until one is there;
-    frozen: the same bits for as long as it is held; socket, start: as of hone.Client."""
+    frozen: the same bits for as long as it is held; accuracy: of its convolutions and products of f32, "strict", "relaxed"
+    (errors of up to 1e-4 of a layer's terms: Winograd's algorithm) or "fast" (up to 1e-2: factors of bf16); socket, start: as of hone.Client."""
 
     def __init__(self, path, constants=None, shapes=None, threads=0, budget=0.0, deadline=60.0, frozen=False, socket=None,
-                 start=True):
+                 start=True, accuracy="strict"):
         self._library = load()
         given = [(name, None, tuple(shape)) for name, shape in (shapes or {}).items()]
         given += [(name, numpy.ascontiguousarray(widened(as_array(value))), numpy.shape(value))
@@ -84,7 +86,9 @@ class Session:
         connect = lib.ConnectOptions(ctypes.sizeof(lib.ConnectOptions), lib.START_DAEMON if start else 0,
                                      lib.text(socket, "socket") if socket else None, None, lib.whole(threads, 32, "threads"))
         get = lib.get_options(threads, budget, deadline, frozen, True)
-        options = NetworkOptions(ctypes.sizeof(NetworkOptions), len(given), values, ctypes.pointer(get))
+        if accuracy not in ACCURACIES:
+            raise lib.Error("invalid", f"accuracy={accuracy!r}, wanted {', '.join(ACCURACIES)}", self.__class__.__name__)
+        options = NetworkOptions(ctypes.sizeof(NetworkOptions), len(given), values, ctypes.pointer(get), ACCURACIES[accuracy])
         error = lib.ErrorStruct()
         handle = self._library.hone_network_open(lib.text(path, "path"), ctypes.byref(connect), ctypes.byref(options),
                                                  ctypes.byref(error))
@@ -220,7 +224,7 @@ class NetworkShare(ctypes.Structure):
 
 class NetworkOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("value_count", ctypes.c_int32), ("values", ctypes.POINTER(NetworkValue)),
-                ("get", ctypes.POINTER(lib.GetOptions))]
+                ("get", ctypes.POINTER(lib.GetOptions)), ("accuracy", ctypes.c_int32)]
 
 
 def widened(array):

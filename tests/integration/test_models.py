@@ -42,6 +42,20 @@ class Models(harness.HoneTest):
         text = self.hone("run", path("squeeze_excite"), "--repeat", "3")
         self.assertIn("verified", text)
 
+    def test_networks_may_be_less_accurate(self):
+        self.start()
+        for name in ("squeeze_excite", "attention"):
+            strict = self.hone_json("run", path(name), "--repeat", "3")[0]
+            for accuracy in ("relaxed", "fast"):
+                out = self.hone_json("run", path(name), "--repeat", "3", "--accuracy", accuracy)[0]
+                self.assertTrue(out["verified"])
+                self.assertGreater(out["tolerance"], strict["tolerance"])
+        kernels = self.hone_json("warm", path("squeeze_excite"), "--accuracy", "fast")
+        self.assertTrue(any("accuracy=fast" in row.get("kernel", "") for row in kernels), kernels)
+        error = self.hone_json("run", path("attention"), "--accuracy", "exact", status=2)[0]["error"]
+        self.assertEqual((error["where"], error["message"]), ("--accuracy", "wanted strict, relaxed or fast"))
+        self.hone_json("run", "add(M=1,N=1)", "--accuracy", "fast", status=2)
+
     def test_run_checks_whole_networks_on_other_devices(self):
         self.start()
         targets = self.hone_json("status")[0]["targets"]

@@ -117,6 +117,21 @@ class PythonNetworks(PythonCase):
             with self.assertRaisesRegex(self.hone.Error, "shape .* wanted"):
                 session.run(numpy.ones((1, 4), numpy.float32))
 
+    def test_a_network_may_be_less_accurate(self):
+        path = os.path.join(self.directory.path, "product.onnx")
+        random = numpy.random.default_rng(3)
+        w, x = (random.standard_normal(shape).astype(numpy.float32) for shape in ((256, 64), (8, 256)))
+        with open(path, "wb") as file:
+            file.write(product_model(w))
+        right, terms = x.astype(numpy.float64) @ w, numpy.abs(x) @ numpy.abs(w)
+        for accuracy, most in (("strict", 1e-5), ("relaxed", 1e-4), ("fast", 1e-2)):
+            with self.session(path, accuracy=accuracy) as session:
+                self.assertLess(numpy.max(numpy.abs(session.run(x)[0] - right) / terms), most)
+                kernel = session.shares(x)[0]["kernel"]
+                self.assertEqual(accuracy in kernel, accuracy != "strict", kernel)
+        with self.assertRaisesRegex(self.hone.Error, "accuracy='exact', wanted strict, relaxed, fast"):
+            self.session(path, accuracy="exact")
+
     def test_a_session_says_where_its_time_goes(self):
         path = os.path.join(self.directory.path, "open.onnx")
         with open(path, "wb") as file:

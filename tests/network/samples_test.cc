@@ -48,6 +48,30 @@ std::vector<std::string> KernelsOf(const std::string& bytes) {
   return kernels;
 }
 
+// An accuracy is asked of layers, of f32 alone; all else is as it was.
+TEST(Samples, LayersAreAskedWithTheNetworksAccuracy) {
+  ModelFileBuilder builder;
+  builder.Input("x", {1, 3, 9, 9}).Random("f", {4, 3, 3, 3}).Random("w", {196, 5});
+  builder.Node("Conv", {"x", "f"}, {"c"}).Node("Relu", {"c"}, {"r"}).Node("Flatten", {"r"}, {"l"});
+  builder.Node("MatMul", {"l", "w"}, {"m"}).Node("Softmax", {"m"}, {"y"}).Output("y");
+  Result<OnnxModel> model = ParseOnnx(builder.Bytes(), {"layers.onnx", ""});
+  ASSERT_TRUE(model) << model.error().Text();
+  const auto kernels = [&](Accuracy accuracy) {
+    ImportOptions options;
+    options.accuracy = accuracy;
+    Network network = *BuildNetwork(*model, "layers.onnx", options);
+    EXPECT_TRUE(Simplify(network.graph));
+    std::vector<std::string> texts;
+    for (const KernelCall& call : Lower(network.graph).calls) texts.push_back(call.kernel);
+    return texts;
+  };
+  const std::string conv = "conv2d(C=3,H=9,W=9,O=4,R=3,S=3,stride=1,pad=0,const=1",
+                    product = "matmul(M=1,N=5,K=196,const=1";
+  EXPECT_EQ(kernels(Accuracy::kStrict), (std::vector<std::string>{conv + ")+relu", product + ")", "softmax(M=1,N=5)"}));
+  EXPECT_EQ(kernels(Accuracy::kFast),
+            (std::vector<std::string>{conv + ",accuracy=fast)+relu", product + ",accuracy=fast)", "softmax(M=1,N=5)"}));
+}
+
 std::vector<Numbers> InOrder(const Graph& graph, const ValueNumbers& inputs) {
   std::vector<Numbers> data;
   for (ValueId input : graph.inputs) data.push_back(inputs.at(input));
