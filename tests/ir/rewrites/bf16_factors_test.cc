@@ -1,4 +1,5 @@
-// Factors of f32 as numbers of 16 bits: the kernel's function stays, but for rounding (tests/build/bf16_factors_test.cc).
+// Factors of f32 as numbers of 16 bits: the kernel's function stays, but for rounding
+// (tests/build/bf16_factors_test.cc).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
