@@ -155,7 +155,8 @@ Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOp
   if (!stays_in_file) HONE_TRY(CopyOutOf(*read.file, read.tensors));
   const std::vector<OnnxValue> outputs = model.outputs;
   session->client_ = HONE_TRY(Client::Create(std::move(client)));
-  auto context = std::make_shared<const ProgramContext>(ProgramContext{path, session->client_.get(), options.get, options.accuracy});
+  auto context = std::make_shared<const ProgramContext>(
+      ProgramContext{path, session->client_.get(), options.get, options.accuracy});
   session->shares_ = context->shares.get();
   auto program = std::make_unique<Program>(std::move(model), std::move(context));
   std::vector<std::optional<TensorType>> known(outputs.size());

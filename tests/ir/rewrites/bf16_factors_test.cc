@@ -1,5 +1,5 @@
 // Factors of f32 as numbers of 16 bits: the kernel's function stays, but for rounding
-// (tests/build/bf16_factors_test.cc).
+// (tests/build/instruction_test.cc runs it).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
