@@ -9,6 +9,7 @@
 #include "ir/graph/dtype_traits.h"
 #include "ir/language/parse.h"
 #include "network/graph/check_indices.h"
+#include "network/run/channels_last.h"
 #include "network/run/spell_library.h"
 #include "network/run/write_kernel.h"
 
@@ -31,11 +32,16 @@ class Lowerer {
     for (NodeId node : graph_.nodes.ids()) PlaceParts(node);
     for (NodeId node : graph_.nodes.ids()) FuseContraction(node);
     for (NodeId node : graph_.nodes.ids()) FindInlined(node);
+    if (options_.has_narrow_types && options_.has_channels_last)
+      channels_last_ = FindChannelsLast(graph_, [&](NodeId node) { return KernelOf(node); });
     for (NodeId node : graph_.nodes.ids()) Emit(node);
     for (Place& place : plan_.place) place = Resolve(place);
     graph_.ForgetElements();
     return std::move(plan_);
   }
+
+  // A kernel that could not be written, so that the plan is of no use.
+  bool host_reads_channels_last() const { return host_reads_channels_last_; }
 
  private:
   // Concatenations of concatenations, and views of them.
@@ -201,6 +207,17 @@ class Lowerer {
     if (nodes < kMostInlined) inlined_[node.output] = nodes;
   }
 
+  // The last node of the kernel that is written for one; none: none is.
+  NodeId KernelOf(NodeId id) const {
+    const auto is_written = [&](NodeId at) {
+      const Node& node = graph_.nodes[at];
+      return IsLive(node) && !fused_[at] && !ends_[at] && node.kind != NodeKind::kHost;
+    };
+    while (is_written(id) && inlined_.count(graph_.nodes[id].output) != 0) id = reader_[graph_.nodes[id].output];
+    const bool shares_memory = is_written(id) && IsView(graph_.nodes[id]);
+    return is_written(id) && !shares_memory ? id : NodeId();
+  }
+
   // Rows of the outermost dimension that is not 1 lie together: they are read where they are. Part of a kernel, they
   // cost nothing either.
   bool IsView(const Node& node) const {
@@ -249,6 +266,12 @@ class Lowerer {
     plan_.calls.push_back(std::move(call));
   }
 
+  // On the host values lie as the file has them.
+  void NoteHostCall(const KernelCall& call) {
+    auto is_last = [&](ValueId value) { return channels_last_.contains(value); };
+    host_reads_channels_last_ |= std::ranges::any_of(call.inputs, is_last) || is_last(call.output);
+  }
+
   // The results that are read of one operation are computed together, where the first of them was.
   void EmitHost(NodeId id) {
     const Node& node = graph_.nodes[id];
@@ -272,7 +295,8 @@ class Lowerer {
   Result<KernelText> Write(const Node& node) {
     if (!options_.has_narrow_types && !IsOfKernelTypes(graph_, node, options_))
       return Error{ErrorKind::kUnsupported, "the device has no kernels of these types", ""};
-    Result<KernelText> text = WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; });
+    Result<KernelText> text =
+        WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; }, channels_last_);
     if (!text) return text;
     for (ValueId value : text->inputs)
       if (!IsKernelType(graph_.dtype(value))) return NoKernelsOf(graph_.dtype(value));
@@ -301,6 +325,7 @@ class Lowerer {
     KernelCall call = HostCall(node, why);
     call.label = node.function.empty() ? Name(node.kind) : node.function;
     call.host_nodes.push_back(id);
+    NoteHostCall(call);
     plan_.calls.push_back(std::move(call));
   }
 
@@ -322,6 +347,8 @@ class Lowerer {
   IdVector<NodeId, bool> ended_;                      // last of a contraction's nodes: no other kernel computes it
   std::map<NodeId, std::string> refused_;             // library calls without an epilogue, and why
   std::map<ValueId, size_t> inlined_;                 // → nodes in its expression
+  std::set<ValueId> channels_last_;
+  bool host_reads_channels_last_ = false;
   CallPlan plan_;
 };
 
@@ -336,7 +363,12 @@ std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call) {
 
 CallPlan Lower(Graph& graph, const LowerOptions& options) {
   CheckIndices(graph);
-  return Lowerer(graph, options).Run();
+  Lowerer lowerer(graph, options);
+  CallPlan plan = lowerer.Run();
+  if (!lowerer.host_reads_channels_last()) return plan;
+  LowerOptions as_in_the_file = options;
+  as_in_the_file.has_channels_last = false;
+  return Lowerer(graph, as_in_the_file).Run();
 }
 
 }  // namespace hone

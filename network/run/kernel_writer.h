@@ -2,8 +2,10 @@
 // and where they come from) and write_reductions.cc (sums, windows, products).
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +17,8 @@ namespace hone {
 
 class KernelWriter {
  public:
-  KernelWriter(Graph& graph, const std::function<bool(ValueId)>& inlines) : graph_(graph), inlines_(inlines) {}
+  KernelWriter(Graph& graph, const std::function<bool(ValueId)>& inlines, const std::set<ValueId>& channels_last)
+      : graph_(graph), inlines_(inlines), channels_last_(channels_last) {}
 
   Result<KernelText> Run(const Node& root);
 
@@ -23,6 +26,12 @@ class KernelWriter {
   using Indices = std::vector<std::string>;  // an expression for each dimension
 
   static std::string Extents(const Shape& shape);  // "2, 3"; "1" of a scalar
+  // Extents, or indices, of a value in the order in which its dimensions lie in memory.
+  template <typename Element>
+  std::vector<Element> Stored(ValueId value, std::vector<Element> dimensions) const {
+    if (channels_last_.contains(value)) std::rotate(dimensions.begin() + 1, dimensions.begin() + 2, dimensions.end());
+    return dimensions;
+  }
   Result<KernelTerm> Operand(ValueId value, const Indices& indices);
   // Kernels of quantised layers differ in their scales and zero points, which are operands: so equal layers share one.
   bool ComputesWithBytes(const Node& node) const;
@@ -78,6 +87,8 @@ class KernelWriter {
 
   Graph& graph_;
   const std::function<bool(ValueId)>& inlines_;
+  const std::set<ValueId>& channels_last_;
+  ValueId result_;
   KernelText text_;
   std::string before_;  // statements that the value's needs
   bool binds_constants_ = false, is_quantized_ = false;

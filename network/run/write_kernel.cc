@@ -19,6 +19,7 @@ constexpr int64_t kMostKnownIndices = int64_t{1} << 20;
 
 Result<KernelText> KernelWriter::Run(const Node& root) {
   Shape shape = graph_.shape(root.output);
+  result_ = root.output;
   is_quantized_ = ComputesWithBytes(root);
   Indices indices;
   for (size_t d = 0; d < shape.size(); ++d) indices.push_back(shape[d] == 1 ? "0" : fmt::format("i{}", d));
@@ -28,11 +29,12 @@ Result<KernelText> KernelWriter::Run(const Node& root) {
     ValueId value = text_.inputs[i];
     inputs += fmt::format("{}{}x{}: {}[{}]", i == 0 ? "" : ", ",
                           binds_constants_ && graph_.is_constant(value) ? "const " : "", i, Name(graph_.dtype(value)),
-                          Extents(graph_.shape(value)));
+                          Extents(Stored(value, graph_.shape(value))));
   }
   if (text_.inputs.empty()) return Error{ErrorKind::kUnsupported, "it reads nothing", root.origin};
   if (shape.empty()) shape = {1};
-  for (size_t d = 0; d < shape.size(); ++d) left_indices += fmt::format("{}i{}", d == 0 ? "" : ", ", d);
+  left_indices = fmt::format("{}", fmt::join(Stored(root.output, AllIndices(shape.size())), ", "));
+  shape = Stored(root.output, shape);
   for (const std::string& word : words_) { text_.label += (text_.label.empty() ? "" : "+") + word; }
   text_.text = fmt::format("kernel \"{}\"({}) -> y: {}[{}] {{ {}y[{}] = {} }}", text_.label, inputs,
                            Name(graph_.dtype(root.output)), Extents(shape), before_, left_indices, body);
@@ -56,7 +58,7 @@ Result<KernelTerm> KernelWriter::Operand(ValueId value, const Indices& indices) 
     found = text_.inputs.end() - 1;
   }
   return KernelTerm{fmt::format("x{}[{}]", found - text_.inputs.begin(),
-                                indices.empty() ? "0" : fmt::format("{}", fmt::join(indices, ", "))),
+                                indices.empty() ? "0" : fmt::format("{}", fmt::join(Stored(value, indices), ", "))),
                     type};
 }
 
@@ -303,8 +305,9 @@ bool IsWholeContraction(const Graph& graph, const Node& node) {
   return (node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul) && IsByte(graph.dtype(node.inputs[0]));
 }
 
-Result<KernelText> WriteKernel(Graph& graph, const Node& node, const std::function<bool(ValueId)>& inlines) {
-  return KernelWriter(graph, inlines).Run(node);
+Result<KernelText> WriteKernel(Graph& graph, const Node& node, const std::function<bool(ValueId)>& inlines,
+                               const std::set<ValueId>& channels_last) {
+  return KernelWriter(graph, inlines, channels_last).Run(node);
 }
 
 bool IsPointwise(NodeKind kind) {

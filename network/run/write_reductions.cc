@@ -132,8 +132,11 @@ Result<KernelTerm> KernelWriter::DilatedMax(const Node& node, const Indices& ind
 
 KernelTerm KernelWriter::Summed(const Node& node, std::string_view sum) {
   const Shape& shape = graph_.shape(node.output);
-  const std::string element = fmt::format("a[{}]", fmt::join(AllIndices(shape.size()), ", "));
-  before_ += fmt::format("a: i32[{}] {} = {} ", Extents(shape), element, sum);
+  // In the order of the result, so that both are over the same axes.
+  const bool is_as_result = shape.size() == 4 && graph_.shape(result_) == shape;
+  const ValueId order = is_as_result ? result_ : node.output;
+  const std::string element = fmt::format("a[{}]", fmt::join(Stored(order, AllIndices(shape.size())), ", "));
+  before_ += fmt::format("a: i32[{}] {} = {} ", Extents(Stored(order, shape)), element, sum);
   binds_constants_ = true;
   return KernelTerm{element, DType::kI32};
 }
@@ -157,9 +160,11 @@ Result<KernelTerm> KernelWriter::Conv(const Node& node) {
     const std::string name = "p";
     const KernelTerm inside =
         HONE_TRY(Operand(node.inputs[0], {"n", "c", Shifted("h", -node.pads[0]), Shifted("v", -node.pads[1])}));
-    before_ += fmt::format("{0}: {1}[{2}, {3}, {4}, {5}] {0}[n, c, h, v] = pad({6}, {7:.0f}) ", name,
-                           Name(graph_.dtype(node.inputs[0])), x[0], x[1], x[2] + node.pads[0] + node.pads[2],
-                           x[3] + node.pads[1] + node.pads[3], inside.text, node.fill);
+    const Shape padded = {x[0], x[1], x[2] + node.pads[0] + node.pads[2], x[3] + node.pads[1] + node.pads[3]};
+    before_ +=
+        fmt::format("{0}: {1}[{2}] {0}[{3}] = pad({4}, {5:.0f}) ", name, Name(graph_.dtype(node.inputs[0])),
+                    Extents(Stored(node.inputs[0], padded)),
+                    fmt::join(Stored(node.inputs[0], Indices{"n", "c", "h", "v"}), ", "), inside.text, node.fill);
     load.text.replace(0, load.text.find('['), name);
   }
   std::string variables;

@@ -4,9 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "network/graph/evaluate_network.h"
 #include "network/graph/simplify.h"
 #include "network/run/kernel_calls.h"
+#include "network/run/lower_served.h"
 #include "tests/network/plan_interpreter.h"
 #include "tests/network/quantized_model.h"
 
@@ -25,13 +31,16 @@ ValueNumbers AnyBytes(const Graph& graph) {
   return inputs;
 }
 
-// The kernels of a network, each of whose outputs is exactly what the file says.
-std::vector<std::string> KernelsOf(const ModelFileBuilder& builder) {
+using LowerFunction = std::function<CallPlan(Graph&)>;
+
+// A network's plan, each of whose outputs is exactly what the file says.
+CallPlan PlanOf(
+    const ModelFileBuilder& builder, const LowerFunction& lower = [](Graph& graph) { return Lower(graph); }) {
   Result<Network> plain = ImportedQuantized(builder), network = ImportedQuantized(builder);
   EXPECT_TRUE(plain && network) << plain.error().Text();
   if (!plain || !network) return {};
   EXPECT_TRUE(Simplify(network->graph));
-  const CallPlan plan = Lower(network->graph);
+  CallPlan plan = lower(network->graph);
   const ValueNumbers inputs = AnyBytes(plain->graph);
   std::vector<Numbers> data;
   for (ValueId input : plain->graph.inputs) data.push_back(inputs.at(input));
@@ -43,8 +52,12 @@ std::vector<std::string> KernelsOf(const ModelFileBuilder& builder) {
     for (size_t i = 0; i < (*expected)[o].real.size(); ++i)
       EXPECT_FLOAT_EQ((*seen)[o].real[i], (*expected)[o].real[i]) << "output " << o << ", element " << i;
   }
+  return plan;
+}
+
+std::vector<std::string> KernelsOf(const ModelFileBuilder& builder) {
   std::vector<std::string> kernels;
-  for (const KernelCall& call : plan.calls) {
+  for (const KernelCall& call : PlanOf(builder).calls) {
     EXPECT_FALSE(call.is_host()) << call.label << ": " << call.why_host;
     kernels.push_back(call.kernel);
   }
@@ -169,6 +182,92 @@ TEST(QuantizedPools, ComputeWithBytes) {
   mean.file.Node("GlobalAveragePool", {"x"}, {"y"});
   for (const std::string& kernel : KernelsOf(mean.Quantized("y", 0.25F, 100).Output("y_q").file))
     EXPECT_THAT(kernel, testing::AnyOf(HasSubstr("y: i32["), HasSubstr("y: u8[")));
+}
+
+// A convolution of `x`, and its result `y` in bytes and again as floats.
+void AddConv(Model& model, const std::string& x, const std::string& y, const std::vector<int64_t>& shape,
+             int64_t groups = 1) {
+  const std::string sum = y + "0";
+  const int64_t window = shape.back();
+  model.Weight(y + "_w", {shape, kInt8}, 0, 0, -16, 15);
+  model.file.Node("Conv", {x, y + "_w"}, {sum}, {{"pads", std::vector<int64_t>(4, window / 2)}, {"group", groups}});
+  model.Quantized(sum, 8, 120);
+  model.file.Node("DequantizeLinear", {sum + "_q", sum + "_s", sum + "_z"}, {y});
+}
+
+int64_t CountWith(const std::vector<std::string>& kernels, const std::string& text) {
+  return std::count_if(kernels.begin(), kernels.end(),
+                       [&](const std::string& kernel) { return kernel.find(text) != std::string::npos; });
+}
+
+// Between convolutions, through a sum of two of them and before a mean over pixels; not where anything else reads them.
+TEST(QuantizedConvolutions, HaveChannelsLastBetweenThem) {
+  Model model;
+  model.Input("x", {1, 3, 6, 7}, 0.5F, 131);
+  AddConv(model, "x", "a", {8, 3, 3, 3});
+  AddConv(model, "a", "b", {12, 8, 1, 1});
+  AddConv(model, "b", "c", {8, 12, 3, 3});
+  model.file.Node("Add", {"a", "c"}, {"d0"}).Node("Relu", {"d0"}, {"d1"});
+  model.Quantized("d1", 8, 0);
+  model.file.Node("DequantizeLinear", {"d1_q", "d1_s", "d1_z"}, {"d"});
+  AddConv(model, "d", "e", {4, 8, 1, 1});
+  model.file.Node("GlobalAveragePool", {"e"}, {"y"});
+  const std::vector<std::string> kernels = KernelsOf(model.Quantized("y", 1, 128).Output("y_q").file);
+  EXPECT_EQ(CountWith(kernels, "-> y: u8[1, 6, 7, 8]"), 2);  // a, and d with c in it
+  EXPECT_EQ(CountWith(kernels, "-> y: u8[1, 6, 7, 12]"), 1);
+  EXPECT_EQ(CountWith(kernels, "-> y: u8[1, 6, 7, 4]"), 1);
+  EXPECT_EQ(CountWith(kernels, "p: u8[1, 8, 9, 12]"), 1) << "the padded copy as well";
+}
+
+TEST(QuantizedConvolutions, HaveChannelsWhereTheFileHasThemForAnybodyElse) {
+  const auto last = [](const std::function<void(Model&)>& add) {
+    Model model;
+    model.Input("x", {1, 3, 6, 7}, 0.5F, 131);
+    AddConv(model, "x", "a", {8, 3, 3, 3});
+    AddConv(model, "a", "b", {8, 8, 1, 1});
+    add(model);
+    return CountWith(KernelsOf(model.Output("b0_q").file), "-> y: u8[1, 6, 7, 8]");
+  };
+  EXPECT_EQ(last([](Model&) {}), 1);
+  EXPECT_EQ(last([](Model& model) { model.Output("a0_q"); }), 0) << "an output";
+  EXPECT_EQ(last([](Model& model) {
+              AddConv(model, "a", "d", {8, 1, 3, 3}, 8);
+              model.Output("d0_q");
+            }),
+            0)
+      << "a filter for each channel";
+  EXPECT_EQ(last([](Model& model) {
+              model.file.Node("MaxPool", {"a"}, {"m"}, {{"kernel_shape", std::vector<int64_t>{2, 2}}});
+              model.Quantized("m", 8, 120).Output("m_q");
+            }),
+            0)
+      << "an operation of the library";
+  EXPECT_EQ(last([](Model& model) {
+              model.file.Wholes("flat", {1, -1}).Node("Reshape", {"a", "flat"}, {"r"});
+              model.Quantized("r", 8, 120).Output("r_q");
+            }),
+            0)
+      << "memory that is shared";
+}
+
+// A kernel that honed refuses is computed on the host, which takes values as the file has them.
+TEST(QuantizedConvolutions, HaveChannelsWhereTheFileHasThemIfOneIsComputedOnTheHost) {
+  Model model;
+  model.Input("x", {1, 3, 6, 7}, 0.5F, 131);
+  AddConv(model, "x", "a", {8, 3, 3, 3});
+  AddConv(model, "a", "b", {9, 8, 1, 1});
+  const CallPlan plan = PlanOf(model.Output("b0_q").file, [](Graph& graph) {
+    return LowerServed(graph, {},
+                       [](const CallPlan& asked) {
+                         Refusals refused;
+                         for (const KernelCall& call : asked.calls)
+                           if (call.kernel.find("i8[9, 8, 1, 1]") != std::string::npos)
+                             refused.emplace(call.kernel, Error{ErrorKind::kLimit, "too large", ""});
+                         return refused;
+                       })
+        .value();
+  });
+  EXPECT_TRUE(std::ranges::any_of(plan.calls, [](const KernelCall& call) { return call.is_host(); }));
 }
 
 TEST(QuantizedMoves, LeaveBytesAsTheyAre) {
