@@ -40,15 +40,17 @@ std::set<ValueId> FindChannelsLast(const Graph& graph, const std::function<NodeI
     const NodeId last = kernel_of(id);
     if (!last) return false;
     const Node* node = &graph.nodes[id];
+    const ValueId result = graph.nodes[last].output;
+    // One of few channels whose result has its channels first is slower for it: 1.4 times, of 16 to 96 over 112×112.
     if (IsDenseConvolution(graph, *node))
-      return std::ranges::count(node->inputs, value) == 1 && node->inputs[0] == value;
+      return std::ranges::count(node->inputs, value) == 1 && node->inputs[0] == value && values.contains(result);
     // What is computed of each pixel on the way to a sum over all of them, in its kernel.
     while (IsElementwise(*node) && graph.shape(node->output) == graph.shape(value) && id != last) {
       id = reader[node->output];
       node = &graph.nodes[id];
     }
     if (node->kind == NodeKind::kReduce) return node->axes == std::vector<int64_t>{2, 3};
-    return values.contains(graph.nodes[last].output) && graph.shape(graph.nodes[last].output) == graph.shape(value);
+    return values.contains(result) && graph.shape(result) == graph.shape(value);
   };
   for (bool changed = !values.empty(); changed;) {
     changed = false;

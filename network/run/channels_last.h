@@ -10,9 +10,10 @@
 
 namespace hone {
 
-// Those that a convolution computes and nothing else reads than convolutions, what is computed with one whose result
-// is such a value, and means over all pixels. `kernel_of`: the last node of the kernel that is written for a node;
-// none: no kernel is, since it is an operation of the library, is computed on the host or shares memory.
+// Those that a convolution computes and nothing else reads than convolutions whose results are such values as well,
+// what is computed with one of these, and sums over all pixels. `kernel_of`: the last node of the kernel that is
+// written for a node; none: no kernel is, since it is an operation of the library, is computed on the host or shares
+// memory.
 std::set<ValueId> FindChannelsLast(const Graph& graph, const std::function<NodeId(NodeId)>& kernel_of);
 
 }  // namespace hone

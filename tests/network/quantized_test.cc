@@ -195,6 +195,12 @@ void AddConv(Model& model, const std::string& x, const std::string& y, const std
   model.file.Node("DequantizeLinear", {sum + "_q", sum + "_s", sum + "_z"}, {y});
 }
 
+// An output of the network: the mean over pixels.
+void AddMean(Model& model, const std::string& x) {
+  model.file.Node("GlobalAveragePool", {x}, {"y"});
+  model.Quantized("y", 1, 128).Output("y_q");
+}
+
 int64_t CountWith(const std::vector<std::string>& kernels, const std::string& text) {
   return std::count_if(kernels.begin(), kernels.end(),
                        [&](const std::string& kernel) { return kernel.find(text) != std::string::npos; });
@@ -211,8 +217,8 @@ TEST(QuantizedConvolutions, HaveChannelsLastBetweenThem) {
   model.Quantized("d1", 8, 0);
   model.file.Node("DequantizeLinear", {"d1_q", "d1_s", "d1_z"}, {"d"});
   AddConv(model, "d", "e", {4, 8, 1, 1});
-  model.file.Node("GlobalAveragePool", {"e"}, {"y"});
-  const std::vector<std::string> kernels = KernelsOf(model.Quantized("y", 1, 128).Output("y_q").file);
+  AddMean(model, "e");
+  const std::vector<std::string> kernels = KernelsOf(model.file);
   EXPECT_EQ(CountWith(kernels, "-> y: u8[1, 6, 7, 8]"), 2);  // a, and d with c in it
   EXPECT_EQ(CountWith(kernels, "-> y: u8[1, 6, 7, 12]"), 1);
   EXPECT_EQ(CountWith(kernels, "-> y: u8[1, 6, 7, 4]"), 1);
@@ -224,12 +230,19 @@ TEST(QuantizedConvolutions, HaveChannelsWhereTheFileHasThemForAnybodyElse) {
     Model model;
     model.Input("x", {1, 3, 6, 7}, 0.5F, 131);
     AddConv(model, "x", "a", {8, 3, 3, 3});
-    AddConv(model, "a", "b", {8, 8, 1, 1});
+    AddConv(model, "a", "b", {9, 8, 1, 1});
+    AddMean(model, "b");
     add(model);
-    return CountWith(KernelsOf(model.Output("b0_q").file), "-> y: u8[1, 6, 7, 8]");
+    return CountWith(KernelsOf(model.file), "-> y: u8[1, 6, 7, 8]");
   };
   EXPECT_EQ(last([](Model&) {}), 1);
   EXPECT_EQ(last([](Model& model) { model.Output("a0_q"); }), 0) << "an output";
+  EXPECT_EQ(last([](Model& model) {
+              AddConv(model, "a", "d", {5, 8, 1, 1});
+              model.Output("d0_q");
+            }),
+            0)
+      << "a convolution whose result is an output";
   EXPECT_EQ(last([](Model& model) {
               AddConv(model, "a", "d", {8, 1, 3, 3}, 8);
               model.Output("d0_q");
@@ -256,7 +269,8 @@ TEST(QuantizedConvolutions, HaveChannelsWhereTheFileHasThemIfOneIsComputedOnTheH
   model.Input("x", {1, 3, 6, 7}, 0.5F, 131);
   AddConv(model, "x", "a", {8, 3, 3, 3});
   AddConv(model, "a", "b", {9, 8, 1, 1});
-  const CallPlan plan = PlanOf(model.Output("b0_q").file, [](Graph& graph) {
+  AddMean(model, "b");
+  const CallPlan plan = PlanOf(model.file, [](Graph& graph) {
     return LowerServed(graph, {},
                        [](const CallPlan& asked) {
                          Refusals refused;
