@@ -18,6 +18,7 @@
 
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
+#include "ir/rewrites/copy_axes.h"
 #include "ir/rewrites/in_bounds.h"
 #include "ir/rewrites/registry.h"
 #include "ir/schedule/refuse.h"
@@ -31,8 +32,7 @@ constexpr int64_t kSecondPiece[2] = {2, 1};  // which of the three products is o
 Expr InBf16(const Expr& value) { return CastTo(DType::kBF16, value); }
 Expr InF32(const Expr& value) { return CastTo(DType::kF32, value); }
 
-// Element by element, of the tensor that `load`, a factor of `sum`, reads: its axes have the names that the sum has for
-// them.
+// Element by element, of the tensor that `load`, a factor of `sum`, reads.
 Stage NarrowCopy(Kernel& kernel, const Stage& sum, const Expr& load, const std::string& name, int side,
                  bool in_pieces) {
   const Tensor x = kernel.tensors[load.tensor()];
@@ -42,13 +42,7 @@ Stage NarrowCopy(Kernel& kernel, const Stage& sum, const Expr& load, const std::
     copy.axes.push_back({"piece", Int(kPieces)});
     shape.insert(shape.begin(), Int(kPieces));
   }
-  for (size_t d = 0; d < x.shape.size(); ++d) {
-    const std::string plain = fmt::format("d{}", d);
-    std::string axis = load.arg(d).op() == Op::kAxis ? sum.axis(load.arg(d).axis()).name : plain;
-    for (const Axis& taken : copy.axes)
-      if (taken.name == axis) axis = plain;
-    copy.axes.push_back({axis, x.shape[d]});
-  }
+  AddCopyAxes(copy, kernel, sum, load);
   std::vector<Expr> index = AxisRefs(copy.spatial_ids());
   const std::vector<Expr> own(index.begin() + (in_pieces ? 1 : 0), index.end());
   const Expr element = LoadOf(load.tensor(), x.dtype, own);

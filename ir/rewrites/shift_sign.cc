@@ -14,6 +14,7 @@
 
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
+#include "ir/rewrites/copy_axes.h"
 #include "ir/rewrites/registry.h"
 #include "ir/schedule/refuse.h"
 
@@ -63,13 +64,7 @@ Result<Kernel> ShiftSign(Kernel kernel, StageId index, const RewriteStep& step) 
   const bool up = x.dtype == DType::kI8;
   const DType shifted_type = up ? DType::kU8 : DType::kI8;
   Stage shifted;
-  for (size_t d = 0; d < x.shape.size(); ++d) {
-    const std::string plain = fmt::format("d{}", d);
-    std::string axis = load.arg(d).op() == Op::kAxis ? sum.axis(load.arg(d).axis()).name : plain;
-    for (const Axis& taken : shifted.axes)
-      if (taken.name == axis) axis = plain;
-    shifted.axes.push_back({axis, x.shape[d]});
-  }
+  AddCopyAxes(shifted, kernel, sum, load);
   const Expr wide = CastTo(DType::kI32, LoadOf(operand, x.dtype, AxisRefs(shifted.spatial_ids())));
   shifted.body = CastTo(shifted_type, Binary(up ? Op::kAdd : Op::kSub, wide, Int(kShift, DType::kI32)));
   shifted.output = kernel.tensors.Add({step.names[1], shifted_type, x.shape, {}, TensorKind::kIntermediate, false});

@@ -83,13 +83,15 @@ as_user() {
   chroot "$root" setpriv --reuid=user --regid=user --clear-groups env -i PATH=/usr/bin:/bin HOME=/home/user LC_ALL=C.UTF-8 "$@" ||
     { tail -5 "$work/honed.log" >&2; return 1; }
 }
-# says PATTERN COMMAND…: the command, run by that somebody, succeeds and prints such a line.
-says() {
-  local pattern=$1
-  shift
-  as_user "$@" >"$work/out" 2>&1 || fail "$*: $(cat "$work/out")"
+expect() {
+  local who=$1 pattern=$2
+  shift 2
+  "$who" "$@" >"$work/out" 2>&1 || fail "$*: $(cat "$work/out")"
   grep -q "$pattern" "$work/out" || fail "$*: not $pattern: $(cat "$work/out")"
 }
+# says PATTERN COMMAND…: the command, run by that somebody, succeeds and prints such a line; says_root: by root.
+says() { expect as_user "$@"; }
+says_root() { expect inside "$@"; }
 
 step "install"
 install_revision "$first"
@@ -109,7 +111,9 @@ inside useradd -m user
 serve
 says 'served *compiled now' hone get 'matmul(M=128,N=128,K=128,const=1)+bias'
 says ' yes$' hone run 'conv2d(C=64,H=56,W=56,O=64,R=3,S=3,pad=1,const=1)+bias+relu' --threads 1
-says conv2d hone ls
+# Names that somebody gave are its owner's and root's; what a kernel computes, everybody's.
+says 'kernel k(t0' hone ls
+says_root conv2d hone ls
 cat >"$root/packages/readme.py" <<'PYTHON'
 import hone
 import numpy
@@ -151,7 +155,7 @@ install_revision "$second"
 serve
 says 'served *from' hone get --no-compile 'matmul(M=128,N=128,K=128,const=1)+bias'
 says 'keep it secret' hone keygen fleet --dir /packages/out
-says 'with code' hone export -o /packages/out/small.bundle --artifacts --key /packages/out/fleet.key matmul
+says_root 'with code' hone export -o /packages/out/small.bundle --artifacts --key /packages/out/fleet.key matmul
 stop
 
 step "remove: the cache stays; purge: nothing stays"
