@@ -52,17 +52,17 @@ TEST(BundleUploads, OneThatGoesOnStays) {
 }
 
 TEST(BundleUploads, ThoseThatDoNotGoOnMakeRoom) {
-  BundleUploads uploads(12s);
+  BundleUploads uploads(36s);
   const UploadRequest begin{.upload = 0, .total = 10, .offset = 0, .bytes = "12345"};
   std::vector<uint64_t> ids;
   for (int i = 0; i < 4; ++i) ids.push_back(uploads.Add(begin, "")->upload);
   Result<UploadReply> fifth = uploads.Add(begin, "");
   ASSERT_FALSE(fifth);
   EXPECT_EQ(fifth.error().kind, ErrorKind::kBusy);
-  std::this_thread::sleep_for(600ms);
+  std::this_thread::sleep_for(1800ms);
   const UploadRequest goes_on{.upload = ids[1], .total = 10, .offset = 5, .bytes = "67"};
   ASSERT_TRUE(uploads.Add(goes_on, ""));
-  std::this_thread::sleep_for(600ms);
+  std::this_thread::sleep_for(1800ms);
   EXPECT_TRUE(uploads.Add(begin, ""));
   EXPECT_EQ(uploads.Take(ids[0]).error().kind, ErrorKind::kNotFound);
   EXPECT_EQ(uploads.Take(ids[1]).error().kind, ErrorKind::kInvalid) << "the one that went on is there, not all of it";
