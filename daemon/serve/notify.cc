@@ -74,7 +74,7 @@ Result<WatchReply> Notifier::Add(const PeerPtr& peer, uint64_t id, WatchRequest 
   Watch watch{.code = fmt::format("{} {}", fingerprint->Hex(), request.target),
               .digest = std::move(request.digest),
               .fingerprint = *fingerprint,
-              .counted = std::chrono::steady_clock::now()};
+              .begun = std::chrono::steady_clock::now()};
   HotCodePtr code = hot_.FindCode(watch.code);
   watch.See(code);
   WatchReply reply{code && code->reply.digest == watch.digest};
@@ -146,8 +146,9 @@ void Notifier::OnCalls(const PeerPtr& peer, uint64_t request_id, const CallsRequ
     Watch& watch = found->second;
     if (!watch.class_fingerprint) watch.See(hot_.FindCode(watch.code));
     if (!watch.class_fingerprint) continue;
-    const MonotonicTime until = std::exchange(watch.counted, now);
-    const uint64_t calls = std::min(count.calls, MostCalls(now - until, watch.call_us));
+    const uint64_t most = MostCalls(now - watch.begun, watch.call_us);
+    const uint64_t calls = std::min(count.calls, most - std::min(most, watch.counted));
+    watch.counted += calls;
     cache_.NoteUse(watch.fingerprint, *watch.class_fingerprint, calls);
     metrics_.calls_reported += calls;  // last: whoever reads it from another thread finds the calls noted
   }

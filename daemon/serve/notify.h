@@ -38,7 +38,7 @@ class Notifier {
     SetLimits(limits);
   }
 
-  // A WatchRequest, a CallsRequest. Calls count as far as they fit into the time since the last report: what is called
+  // A WatchRequest, a CallsRequest. Calls count as far as they fit into the time since the watch began: what is called
   // much is refined first and kept longest, and nobody may have others wait for what he says he calls.
   void OnWatch(const PeerPtr& peer, uint64_t request_id, WatchRequest request);
   void OnCalls(const PeerPtr& peer, uint64_t request_id, const CallsRequest& request);
@@ -53,7 +53,8 @@ class Notifier {
     std::string code;  // kernel and target, HotCode::key
     std::string digest;
     Fingerprint fingerprint;
-    MonotonicTime counted{};                         // until when its calls were told
+    MonotonicTime begun{};
+    uint64_t counted = 0;                            // calls since then
     std::optional<Fingerprint> class_fingerprint{};  // once it was seen: calls cannot be counted without it
     double call_us = 0;                              // what one is expected to take, as of then; 0: nobody knows
 

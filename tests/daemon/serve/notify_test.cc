@@ -215,7 +215,7 @@ TEST(Notify, CallsAddToTheKernelsUse) {
   ASSERT_TRUE(Watch(channel, 2, WatchOf(reply)));
   uint64_t before = server.cache->UseOf(fingerprint)->calls;
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  uint64_t id = *channel.Ask(CallsRequest{{{2, 1001}, {77, 5}}}, Soon());
+  uint64_t id = *channel.Ask(CallsRequest{{{2, 1000}, {77, 5}, {2, 1}}}, Soon());
   ASSERT_TRUE(channel.Await<CallsReply>(id, Soon()));
   id = *stranger.Ask(CallsRequest{{{2, 9999}}}, Soon());  // watches nothing: its ids are nobody's
   ASSERT_TRUE(stranger.Await<CallsReply>(id, Soon()));
@@ -224,7 +224,7 @@ TEST(Notify, CallsAddToTheKernelsUse) {
   EXPECT_EQ(server.cache->UseOf(fingerprint)->class_fingerprint,
             server.path->Identify({kKernel, "", 0})->key.class_fingerprint);
 
-  // More than all processors can have made since the last report is cut, however often it is said.
+  // More than all processors can have made since the watch began is cut, however often it is said.
   for (int i = 0; i < 20; ++i) {
     id = *channel.Ask(CallsRequest{{{2, ~uint64_t{0}}, {2, ~uint64_t{0}}}}, Soon());
     ASSERT_TRUE(channel.Await<CallsReply>(id, Soon()));
