@@ -184,6 +184,8 @@ int RunTune(Context& context, const Arguments& arguments) {
   if (!threads) return context.WrongUsage(threads.error());
   Result<ImportOptions> import = ReadImportOptions(arguments);
   if (!import) return context.WrongUsage(import.error());
+  if (arguments.Has("--accuracy") && !NamesModel(arguments.Text("KERNEL")))
+    return context.WrongUsage({ErrorKind::kInvalid, "is for models; a kernel's text says its own", "--accuracy"});
   if (Result<void> usage = CheckLentDevice(arguments); !usage) return context.WrongUsage(usage.error());
   int status = kDone;
   Result<std::vector<NamedKernel>> kernels = ReadKernelsOf(arguments.Text("KERNEL"), *import, &status);

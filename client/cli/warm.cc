@@ -159,6 +159,9 @@ int RunWarm(Context& context, const Arguments& arguments) {
   if (!options) return context.WrongUsage(options.error());
   Result<ImportOptions> import = ReadImportOptions(arguments);
   if (!import) return context.WrongUsage(import.error());
+  if (const std::vector<std::string> files = arguments.Texts("FILE");
+      arguments.Has("--accuracy") && std::ranges::none_of(files, NamesModel))
+    return context.WrongUsage({ErrorKind::kInvalid, "is for models; a kernel's text says its own", "--accuracy"});
   if (Result<void> usage = CheckLentDevice(arguments); !usage) return context.WrongUsage(usage.error());
   std::vector<NamedKernel> kernels;
   Summary summary;

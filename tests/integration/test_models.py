@@ -54,7 +54,8 @@ class Models(harness.HoneTest):
         self.assertTrue(any("accuracy=fast" in row.get("kernel", "") for row in kernels), kernels)
         error = self.hone_json("run", path("attention"), "--accuracy", "exact", status=2)[0]["error"]
         self.assertEqual((error["where"], error["message"]), ("--accuracy", "wanted strict, relaxed or fast"))
-        self.hone_json("run", "add(M=1,N=1)", "--accuracy", "fast", status=2)
+        for command in ("run", "warm", "tune"):
+            self.hone_json(command, "add(M=1,N=1)", "--accuracy", "fast", status=2)
 
     def test_run_checks_whole_networks_on_other_devices(self):
         self.start()
