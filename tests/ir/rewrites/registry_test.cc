@@ -6,6 +6,9 @@
 #include <set>
 #include <string>
 
+#include "ir/language/parse.h"
+#include "ir/schedule/apply.h"
+#include "ir/schedule/schedule.h"
 #include "ir/steps/step_type.h"
 #include "tests/support/rewrites.h"
 #include "tests/support/same_function.h"
@@ -55,6 +58,23 @@ TEST(Rewrites, OnlyCoarserRoundingNeedsAnAccuracyThatAllowsIt) {
                                                                           : Rounding::kSame;
     EXPECT_EQ(rewrite->rounding, expected) << name;
   }
+}
+
+TEST(Rewrites, InASchedulePromiseWhatTheKernelDoes) {
+  const auto why = [](const std::string& accuracy, const std::string& step) {
+    const Kernel kernel = *ParseKernel("matmul(M=4,N=4,K=4,const=1,accuracy=" + accuracy + ")");
+    const Result<ScheduledKernel> applied = ApplySchedule(kernel, *ParseSchedule(step));
+    return applied ? "" : applied.error().message;
+  };
+  const std::string rounded = "rewrite bf16_factors y x1 x2", in_pieces = "rewrite bf16_pieces y x1 x2";
+  EXPECT_EQ(why("fast", rounded), "");
+  EXPECT_EQ(why("relaxed", in_pieces), "");
+  for (const char* accuracy : {"strict", "relaxed"})
+    EXPECT_NE(why(accuracy, rounded)
+                  .find("bf16_factors rounds as the kernel's accuracy does not allow: it wants accuracy=fast"),
+              std::string::npos)
+        << why(accuracy, rounded);
+  EXPECT_NE(why("strict", in_pieces).find("it wants accuracy=relaxed"), std::string::npos) << why("strict", in_pieces);
 }
 
 TEST(Steps, AreFoundByTheirVerbs) {
