@@ -135,7 +135,7 @@ StmtPtr Lowering::MakeLoop(StageId stage, size_t index, VarId var) {
     const AxisState& axis = state.axes[loop.axis];
     Linear left = axis.extent;
     for (const Term& term : axis.unshifted.terms())
-      if (KnownBefore(stage, term.var, index) && !(axis.shifts && term.coef < axis.granule))
+      if (KnownBefore(stage, term.var, index) && !(axis.shifts && std::abs(term.coef) < axis.granule))
         left -= Linear::Of(term.var, term.coef);
     stmt->extent = program_.vars.Min(Linear(loop.extent), program_.vars.DivCeil(left, loop.coef));
   } else if (serial && !loop.exact.IsConstant()) {

@@ -274,7 +274,7 @@ bool Lowering::ComputesTilesWhole(StageId index, AxisId axis, int64_t granule) c
          !(state.loops[first_reducing].reduces && state.loops[first_reducing].extent > 1))
     ++first_reducing;
   for (const Term& term : state.axes[axis].local.terms())
-    if (term.coef >= granule && !KnownBefore(index, term.var, first_reducing)) return false;
+    if (std::abs(term.coef) >= granule && !KnownBefore(index, term.var, first_reducing)) return false;
   if (state.loops.empty() || schedule.loops[0].kind != LoopKind::kParallel) return true;
   return !schedule.promote_loop.empty() && LoopIndex(index, schedule.promote_loop) < first_reducing;
 }
@@ -361,36 +361,44 @@ void Lowering::MakeLoops(StageId index) {
   for (AxisId a : stage.axis_ids()) {
     AxisState& axis = state.axes[a];
     const std::string& axis_name = stage.axis(a).name;
+    // Whether the axis takes a remainder or a quotient of the loop.
+    auto is_divided = [&](VarId loop) {
+      return std::ranges::any_of(axis.local.terms(), [&](const Term& term) {
+        return vars[term.var].kind != VarKind::kLoop && Moves(Linear::Of(term.var), loop);
+      });
+    };
     // Direct loops of the axis, and the span that unrolled and vectorised ones cover, and threads.
     int64_t granule = 1;
     for (size_t l = 0; l < state.loops.size(); ++l) {
       int64_t coef = axis.local.CoefOf(state.loops[l].var);
-      if (coef == 0) continue;
+      if (coef == 0 || is_divided(state.loops[l].var)) continue;
       state.loops[l].axis = a;
       state.loops[l].coef = coef;
       if (!StopsAtTheEnd(schedule.loops[l])) granule = std::max(granule, coef * state.loops[l].extent);
     }
     // Serial loops stop at the end of the axis if each steps over whole granules, and what fused loops contribute is
-    // known before them.
+    // known before them. Without one, no granule may start behind the end.
     axis.granule = granule;
     axis.shifts = false;
     axis.clamps = true;
     bool has_serial = false;
-    int64_t fused_reach = 0;
+    Linear fused(0);
     for (const Term& term : axis.local.terms()) {
       size_t l = 0;
-      while (l < state.loops.size() && state.loops[l].var != term.var) ++l;
+      while (l < state.loops.size() && (state.loops[l].var != term.var || is_divided(term.var))) ++l;
       if (l == state.loops.size()) {
-        fused_reach += term.coef * vars[term.var].range.hi;
-        axis.clamps &= term.coef >= granule && term.coef % granule == 0;
+        fused += Linear::Of(term.var, term.coef);
+        axis.clamps &= term.coef % granule == 0;
         continue;
       }
       if (!StopsAtTheEnd(schedule.loops[l])) continue;
       has_serial = true;
       axis.clamps &= term.coef >= granule && term.coef % granule == 0;
       for (const Term& other : axis.local.terms())
-        if (vars[other.var].kind != VarKind::kLoop) axis.clamps &= KnownBefore(index, other.var, l);
+        if (vars[other.var].kind != VarKind::kLoop || is_divided(other.var))
+          axis.clamps &= KnownBefore(index, other.var, l);
     }
+    const int64_t fused_reach = vars.Range(fused).hi;
     if (fused_reach > 0 && !has_serial) axis.clamps &= fused_reach < axis.extent_max;
     axis.unshifted = axis.local;
     int64_t total = vars.Range(axis.local).hi + 1;
@@ -409,7 +417,7 @@ void Lowering::MakeLoops(StageId index) {
         ComputesTilesWhole(index, a, granule)) {
       Linear outer, inner(axis.local.constant());
       for (const Term& term : axis.local.terms()) {
-        bool is_outer = term.coef >= granule;
+        bool is_outer = std::abs(term.coef) >= granule;
         (is_outer ? outer : inner) += Linear::Of(term.var, term.coef);
       }
       // The loops still count whole tiles; only the coordinate of the last one moves.

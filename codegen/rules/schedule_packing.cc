@@ -32,16 +32,18 @@ void ContractionRule::PackVectorOperand() {
   const AccessPattern& access = c_.operands[tile_.vector_operand];
   const Tensor tensor = planner_.kernel().tensors[access.tensor];
   const int64_t bytes = planner_.Bytes(access.tensor);
+  const bool is_const = (tensor.kind == TensorKind::kInput && tensor.is_const) ||
+                        (!c_.wide_vectors.empty() && IsOfAConstant(planner_, access.tensor));
   // A network's weights come from memory, even those that would stay in the cache of a kernel called alone.
   const bool is_large =
-      tensor.kind == TensorKind::kInput && bytes > planner_.machine().l2_bytes / (tensor.is_const ? 8 : 1);
+      (is_const || tensor.kind == TensorKind::kInput) && bytes > planner_.machine().l2_bytes / (is_const ? 8 : 1);
   if (is_large && tile_.direct) streamed_ = tensor.name;
   if (tile_.direct) return;
   std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
-  if (tensor.kind == TensorKind::kInput && tensor.is_const) {
+  if (is_const) {
     std::string axis = Name(tile_.vector_axis);
     std::vector<LayoutDim> layout = PanelLayout(access, tile_.vector_axis, width_, tensor.name);
-    if (!layout.empty() && planner_.CacheRead(name, copy, pair_.sum, Scope::kConst, layout)) {
+    if (!layout.empty() && CacheReadConst(name, copy, layout)) {
       // Written in vectors along the panel's rows; read with the tensor's own stride.
       planner_.Split(copy, axis, {lanes_});
       std::vector<std::string> order{axis + ".0"};
@@ -136,7 +138,7 @@ void ContractionRule::PrefetchOperand() {
   constexpr int64_t kUsualAhead = 4096;
   const AccessPattern& access = c_.operands[tile_.vector_operand];
   const bool is_const =
-      c_.group > 1 ? c_.use.packed == tile_.vector_operand : planner_.kernel().tensors[access.tensor].is_const;
+      c_.group > 1 ? c_.use.packed == tile_.vector_operand : IsOfAConstant(planner_, access.tensor);
   // What lies ahead in a row is what another tile reads.
   const bool by_columns = tile_.direct && access.strides[c_.reduce.back()] * c_.element_bytes > kUsualAhead;
   if (by_columns) return;

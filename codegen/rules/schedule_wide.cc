@@ -1,7 +1,8 @@
 // Floats of 16 bits, as contractions read them where no instruction multiplies them: an FMA takes f32. What is
 // broadcast is read again by every vector, so its elements are converted once, by a copy, which a constant has ahead of
-// time. Vectors are converted as they are loaded, an instruction or two for all rows of a register tile, and so stay
-// narrow in memory; where they are copied anyway, the copy is of f32.
+// time. Vectors that many rows read are converted once as well, so that nothing is left between the FMAs: constants
+// ahead of time, others where they are copied anyway. Those that few rows read stay narrow, as it is memory that they
+// wait for, and are converted as they are loaded.
 #include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/rules/contraction_rule.h"
@@ -13,6 +14,7 @@ namespace hone {
 namespace {
 
 constexpr int64_t kManyRowTiles = 4;
+constexpr int64_t kManyRows = 16;  // FMAs of one element that take as long as its four bytes do from memory, about
 
 // An element-wise stage that the tensor's one reader may take in.
 bool IsCopyOfItsReader(const SchedulePlanner& planner, TensorId tensor) {
@@ -29,6 +31,13 @@ int64_t RowTiles(const Contraction& c, const RegisterTile& tile) {
     tiles *= CeilDiv(c.extents[axis], rows);
   }
   return tiles;
+}
+
+// Rows that read each vector.
+int64_t Rows(const Contraction& c, const RegisterTile& tile) {
+  int64_t rows = 1;
+  for (AxisId axis : c.only[1 - tile.vector_operand]) rows *= c.extents[axis];
+  return rows;
 }
 
 // Reads the operand through a stage of f32, into which goes what computes the operand; "": refused.
@@ -58,7 +67,7 @@ Contraction WidenOperands(SchedulePlanner& planner, RegisterTile& tile, Contract
   if (is_narrow(vectors) && !is_const && c.operands[vectors].IsPlain() && RowTiles(c, tile) >= kManyRowTiles)
     tile.direct = false;
   const bool is_packed = !tile.direct && !is_const;
-  const bool is_copied = is_packed || IsCopyOfItsReader(planner, vector_tensor);
+  const bool is_copied = is_packed || (is_const ? Rows(c, tile) >= kManyRows : IsCopyOfItsReader(planner, vector_tensor));
   const std::string wide_rows = is_narrow(rows) ? WidenOperand(planner, c, rows) : "";
   const std::string wide_vectors = is_narrow(vectors) && is_copied ? WidenOperand(planner, c, vectors) : "";
   if (wide_rows.empty() && wide_vectors.empty()) return c;

@@ -73,9 +73,8 @@ double NodesOnceInlined(const Kernel& kernel, StageId stage, StageId reader) {
 
 Result<Kernel> InlineStage(Kernel kernel, StageId index) {
   Stage producer = kernel.stages[index];
-  // A border of no width, as of a 1×1 window: what is read through it are elements, plainly. Instructions for narrow
-  // types want to see that; of others lowering proves as much, and what there is of their schedules was found with it.
-  if (producer.body.op() == Op::kPad && ByteSize(producer.body.type()) < 4) {
+  // A border of no width, as of a 1×1 window: what is read through it are elements, plainly.
+  if (producer.body.op() == Op::kPad) {
     Stage bare = producer;
     bare.body = producer.body.arg(0);
     if (AlwaysInBounds(kernel, bare)) producer.body = bare.body;
