@@ -18,7 +18,8 @@ namespace {
 constexpr Isa kNoIsa{};
 constexpr double kOnTiles = 1.0 / 32;
 constexpr int kThreadsOfGroup = 128;
-constexpr double kWidened = 0.25;  // two multiplications, an addition more, and bytes that are widened before
+constexpr double kWidened = 0.25;    // two multiplications and two additions,
+constexpr double kBytesWidened = 3;  // of bytes that shifts widen: one for odd ones, two for even ones
 
 // Sums of integers wrap around in all of them: vpdpbusds and vpmaddubsw, which saturate, mean something else. So do
 // ARM's bfdot and bfmmla: they round to odd, whatever a program has set, and so err by twice as much as a sum of f32.
@@ -31,13 +32,17 @@ constexpr Instruction kInstructions[] = {
      "kernel vpdpbusd_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
     // Products of bytes widened to 16 bits, which sums of two of them cannot leave: what every processor has.
     {"vpmaddwd_i8_512", Isa::kAvx512, "",
-     "kernel vpmaddwd_i8_512(a: i8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
+     "kernel vpmaddwd_i8_512(a: i8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened,
+     kBytesWidened},
     {"vpmaddwd_u8_512", Isa::kAvx512, "",
-     "kernel vpmaddwd_u8_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
+     "kernel vpmaddwd_u8_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened,
+     kBytesWidened},
     {"vpmaddwd_i8_256", Isa::kAvx2, "",
-     "kernel vpmaddwd_i8_256(a: i8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
+     "kernel vpmaddwd_i8_256(a: i8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened,
+     kBytesWidened},
     {"vpmaddwd_u8_256", Isa::kAvx2, "",
-     "kernel vpmaddwd_u8_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
+     "kernel vpmaddwd_u8_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened,
+     kBytesWidened},
     // AMX: tiles of 16 rows of 64 bytes. per_fma: one starts in 16 cycles, and is 16 rows of 16 groups.
     {"tdpbssd", Isa::kAvx512, "amx-int8",
      "kernel tdpbssd(a: i8[16, 16, 4], b: i8[16, 16, 4]) -> y: i32[16, 16] "
@@ -71,39 +76,39 @@ constexpr Instruction kInstructions[] = {
     // Tensor cores, by PTX's mma.sync. Their sums of floats are cut off, not rounded: docs/schedules.md.
     {"mma_m16n8k16_f16", kNoIsa, "",
      "kernel mma_m16n8k16_f16(a: f16[16, 16], b: f16[16, 8]) -> y: f32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }",
-     1, 80},
+     1, 0, 80},
     {"mma_m16n8k16_bf16", kNoIsa, "",
      "kernel mma_m16n8k16_bf16(a: bf16[16, 16], b: bf16[16, 8]) -> y: f32[16, 8] "
      "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
-     1, 80},
+     1, 0, 80},
     {"mma_m16n8k32_i8", kNoIsa, "",
      "kernel mma_m16n8k32_i8(a: i8[16, 32], b: i8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }", 1,
-     80},
+     0, 80},
     // Of a group of warps, by PTX's wgmma.
     {"wgmma_m64n64k16_f16", kNoIsa, "",
      "kernel wgmma_m64n64k16_f16(a: f16[64, 16], b: f16[16, 64]) -> y: f32[64, 64] "
      "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
-     1, 90, kThreadsOfGroup},
+     1, 0, 90, kThreadsOfGroup},
     {"wgmma_m64n64k16_bf16", kNoIsa, "",
      "kernel wgmma_m64n64k16_bf16(a: bf16[64, 16], b: bf16[16, 64]) -> y: f32[64, 64] "
      "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
-     1, 90, kThreadsOfGroup},
+     1, 0, 90, kThreadsOfGroup},
     {"wgmma_m64n128k16_f16", kNoIsa, "",
      "kernel wgmma_m64n128k16_f16(a: f16[64, 16], b: f16[16, 128]) -> y: f32[64, 128] "
      "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
-     1, 90, kThreadsOfGroup},
+     1, 0, 90, kThreadsOfGroup},
     {"wgmma_m64n128k16_bf16", kNoIsa, "",
      "kernel wgmma_m64n128k16_bf16(a: bf16[64, 16], b: bf16[16, 128]) -> y: f32[64, 128] "
      "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
-     1, 90, kThreadsOfGroup},
+     1, 0, 90, kThreadsOfGroup},
     {"wgmma_m64n256k16_f16", kNoIsa, "",
      "kernel wgmma_m64n256k16_f16(a: f16[64, 16], b: f16[16, 256]) -> y: f32[64, 256] "
      "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
-     1, 90, kThreadsOfGroup},
+     1, 0, 90, kThreadsOfGroup},
     {"wgmma_m64n256k16_bf16", kNoIsa, "",
      "kernel wgmma_m64n256k16_bf16(a: bf16[64, 16], b: bf16[16, 256]) -> y: f32[64, 256] "
      "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
-     1, 90, kThreadsOfGroup},
+     1, 0, 90, kThreadsOfGroup},
 };
 constexpr size_t kCount = std::size(kInstructions);
 

@@ -34,8 +34,10 @@ struct Instruction {
   // storage while the threads go on (codegen/gpu/straighten_group.cc).
   std::string_view meaning;
   double per_fma = 1;  // how many start in the time of a vector FMA of the ISA's full width; rules take the fastest
-  int sm = 0;          // of a warp: the least compute capability of NVIDIA's that has it, 80 for 8.0; 0: a processor's
-  int threads = 32;    // of a warp's: so many do it. 128, a group of four warps: `sm` alone has it
+  // Operations that each register of an operand takes before, after which it is two registers.
+  double conversions = 0;
+  int sm = 0;        // of a warp: the least compute capability of NVIDIA's that has it, 80 for 8.0; 0: a processor's
+  int threads = 32;  // of a warp's: so many do it. 128, a group of four warps: `sm` alone has it
 };
 
 // What the row's text comes to.

@@ -1,9 +1,10 @@
-#include "codegen/rules/tile_model.h"
+#include "codegen/instructions.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/arithmetic.h"
+#include "codegen/instructions.h"
 #include "ir/graph/affine.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
@@ -249,8 +250,11 @@ double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const Vect
   const double row_tiles = Tiles(side.inner_extent, rows1) * Tiles(side.outer_extent, rows0) * side.other_rows;
   const double step_bytes = static_cast<double>(vectors * side.lanes * c.element_bytes);
   // Per step of the reduction: FMAs, loads, and the way from an FMA to the next of its chain.
-  double step = std::max({static_cast<double>(rows * vectors) / machine.fma_per_cycle,
-                          static_cast<double>(rows + vectors) / machine.loads_per_cycle, machine.fma_latency});
+  const double per_fma = c.use.instruction ? c.use.instruction->per_fma : 1;
+  const double conversions = c.use.instruction ? c.use.instruction->conversions : 0;
+  const double work = static_cast<double>(rows * vectors) / per_fma + conversions * static_cast<double>(rows + vectors);
+  double step = std::max({work / machine.fma_per_cycle, static_cast<double>(rows + vectors) / machine.loads_per_cycle,
+                          machine.fma_latency});
   if (!side.plain) step += 0.5 * static_cast<double>(vectors);  // unaligned vectors cross lines
   const double panel = steps * step_bytes;
   // Then a piece stays in the first level.
@@ -320,6 +324,7 @@ bool RowsCollide(const MachineModel& machine, int64_t rows, int64_t stride_bytes
 
 std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& c) {
   const int64_t registers = planner.machine().vector_registers;
+  const int64_t each = c.use.instruction && c.use.instruction->conversions > 0 ? 2 : 1;
   std::vector<RegisterTile> tiles;
   for (int v = 0; v < 2; ++v) {
     if (c.widened == 1 - v) continue;  // only a panel is made of what it is computed of
@@ -331,7 +336,7 @@ std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Co
           for (int64_t rows0 = 1; rows0 <= std::min(side->outer_extent, registers / rows1); ++rows0) {
             if (rows0 > 1 && rows1 < side->inner_extent && rows1 < 4) continue;
             // Accumulators, the vectors of one step, and one broadcast.
-            if (rows0 * rows1 * vectors + vectors + 1 > registers) continue;
+            if (rows0 * rows1 * vectors + each * (vectors + 1) > registers) continue;
             const double row_tiles =
                 Tiles(side->inner_extent, rows1) * Tiles(side->outer_extent, rows0) * side->other_rows;
             for (bool direct : c.group > 1 ? std::vector<bool>{false} : WaysToRead(*side, row_tiles))
