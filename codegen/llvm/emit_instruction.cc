@@ -3,6 +3,9 @@
 #include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include <bit>
+
+#include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/instructions.h"
 #include "codegen/llvm/function_emitter.h"
@@ -86,6 +89,23 @@ EmitFunction FunctionOf(const Instruction& instruction) {
 
 }  // namespace
 
+// Lanes of four bytes, each `stride` bytes after the one before: of two loads that overlap, to read nothing beyond.
+llvm::Value* FunctionEmitter::LoadOverlapping(llvm::Value* address, int64_t stride) {
+  const int64_t span = (lanes_ - 1) * stride + 4;
+  const auto half = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(CeilDiv(span, 2))));
+  llvm::Type* bytes = llvm::FixedVectorType::get(builder_.getInt8Ty(), static_cast<unsigned>(half));
+  llvm::Value* last =
+      builder_.CreateGEP(builder_.getInt8Ty(), address, builder_.getInt64(static_cast<uint64_t>(span - half)));
+  llvm::Value* first_bytes = builder_.CreateAlignedLoad(bytes, address, llvm::Align(1));
+  llvm::Value* last_bytes = builder_.CreateAlignedLoad(bytes, last, llvm::Align(1));
+  std::vector<int> places;
+  for (int64_t lane = 0; lane < lanes_; ++lane)
+    for (int64_t k = lane * stride; k < lane * stride + 4; ++k)
+      places.push_back(static_cast<int>(k < half ? k : k - (span - half) + half));
+  return builder_.CreateBitCast(builder_.CreateShuffleVector(first_bytes, last_bytes, places),
+                                llvm::FixedVectorType::get(builder_.getInt32Ty(), static_cast<unsigned>(lanes_)));
+}
+
 // The elements of all lanes of one trip: a vector, or what all lanes have, in each of them. Where the guard is off they
 // are zero.
 Result<llvm::Value*> FunctionEmitter::EmitOperand(const ValueNode& load, int64_t steps) {
@@ -98,13 +118,13 @@ Result<llvm::Value*> FunctionEmitter::EmitOperand(const ValueNode& load, int64_t
   llvm::Type* vector = llvm::FixedVectorType::get(group, static_cast<unsigned>(lanes_));
   if (mask.never) return llvm::Constant::getNullValue(vector);
   const Form form = Resolve(program_.FlatIndex(load.buffer, load.index));
-  HONE_CHECK(!form.irregular && (form.lane == 0 || form.lane == steps));
-  const bool is_vector = form.lane != 0;
+  HONE_CHECK(!form.irregular && form.lane >= 0 && form.lane <= steps);
+  const bool is_vector = form.lane != 0, overlaps = is_vector && form.lane < steps;
   const int64_t constant = form.runtime.constant();
   bool uses_current = false;
   llvm::Value* base = PointerTo(load.buffer, form.runtime - Linear(constant), &uses_current);
   constexpr int64_t kGroups = int64_t{1} << 40;  // no shape of an element-wise load
-  llvm::Value*& known = loads_[load.buffer][{base, constant, kGroups + (is_vector ? lanes_ : 0), mask.scalar}];
+  llvm::Value*& known = loads_[load.buffer][{base, constant, kGroups + form.lane * kGroups + lanes_, mask.scalar}];
   if (!known) {
     llvm::Value* address = base;
     if (constant != 0)
@@ -121,8 +141,9 @@ Result<llvm::Value*> FunctionEmitter::EmitOperand(const ValueNode& load, int64_t
       alignment = bytes;
     }
     if (is_vector && load.prefetch > 0) EmitPrefetch(address, load.prefetch);
-    known =
-        builder_.CreateAlignedLoad(is_vector ? vector : group, address, llvm::Align(static_cast<uint64_t>(alignment)));
+    known = overlaps ? LoadOverlapping(address, form.lane * bytes)
+                     : builder_.CreateAlignedLoad(is_vector ? vector : group, address,
+                                                  llvm::Align(static_cast<uint64_t>(alignment)));
   }
   return is_vector ? known : Splat(known);
 }

@@ -337,8 +337,9 @@ Result<void> FunctionEmitter::StoreToMemory(const Stmt& stmt, const Mask& mask) 
     if (vector) {
       llvm::Value* on = AllLanes(mask);
       llvm::Value* old =
-          scatter ? builder_.CreateMaskedGather(type, pointers, alignment, on, llvm::Constant::getNullValue(type))
-                  : EmitMaskedLoad(builder_, type, address, on, static_cast<int64_t>(alignment.value()), active_);
+          scatter
+              ? builder_.CreateMaskedGather(type, pointers, alignment, on, llvm::Constant::getNullValue(type))
+              : EmitMaskedLoad(builder_, target_, type, address, on, static_cast<int64_t>(alignment.value()), active_);
       value = HONE_TRY(Accumulate(stmt, FromMemory(buffer.dtype, old)));
     } else {
       llvm::Value* old = FromMemory(buffer.dtype, builder_.CreateAlignedLoad(type, address, alignment));

@@ -135,6 +135,7 @@ class FunctionEmitter {
   }
 
   // emit_instruction.cc
+  llvm::Value* LoadOverlapping(llvm::Value* address, int64_t stride);
   Result<llvm::Value*> EmitOperand(const ValueNode& load, int64_t steps);
   Result<void> EmitInstruction(const Stmt& stmt);
 

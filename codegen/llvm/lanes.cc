@@ -264,13 +264,13 @@ llvm::Value* EmitGuardedLoad(llvm::IRBuilderBase& builder, llvm::Type* type, llv
   return builder.CreateAlignedLoad(type, safe, llvm::Align(static_cast<uint64_t>(alignment)));
 }
 
-llvm::Value* EmitMaskedLoad(llvm::IRBuilderBase& builder, llvm::Type* vector_type, llvm::Value* ptr, llvm::Value* mask,
-                            int64_t alignment, int active) {
+llvm::Value* EmitMaskedLoad(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Type* vector_type,
+                            llvm::Value* ptr, llvm::Value* mask, int64_t alignment, int active) {
   // Below AVX-512 LLVM 19 loads a register none of whose lanes is ever on as if all were. Smaller ones than this has no
   // masked load.
   constexpr int kSmallestPart = 4;
   const int lanes = LanesOf(vector_type);
-  if (CeilDiv(active, kSmallestPart) * kSmallestPart >= lanes)
+  if (target.isa == Isa::kAvx512 || CeilDiv(active, kSmallestPart) * kSmallestPart >= lanes)
     return builder.CreateMaskedLoad(vector_type, ptr, llvm::Align(static_cast<uint64_t>(alignment)), mask,
                                     ZeroOf(vector_type));
   llvm::Type* element = vector_type->getScalarType();
@@ -306,7 +306,7 @@ llvm::Value* EmitLoadPrefix(llvm::IRBuilderBase& builder, const CpuTarget& targe
   }
   if (HasMaskedMemory(target, vector_type)) {
     llvm::Value* mask = EmitTailMask(builder, count, lanes, static_cast<int>(vector_type->getScalarSizeInBits()));
-    return EmitMaskedLoad(builder, vector_type, ptr, mask, alignment, lanes);
+    return EmitMaskedLoad(builder, target, vector_type, ptr, mask, alignment, lanes);
   }
   llvm::AllocaInst* buffer = StackBuffer(builder, vector_type);
   builder.CreateAlignedStore(ZeroOf(vector_type), buffer, buffer->getAlign());

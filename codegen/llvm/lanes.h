@@ -81,8 +81,8 @@ llvm::Value* EmitGuardedLoad(llvm::IRBuilderBase& builder, llvm::Type* type, llv
 // The same under any mask (lanes off: zero, memory not touched). For 8-bit data below AVX-512 and all data on NEON LLVM
 // expands them to a branch per lane: prefer the prefix form there. `active`: lanes from there on are off whatever the
 // mask.
-llvm::Value* EmitMaskedLoad(llvm::IRBuilderBase& builder, llvm::Type* vector_type, llvm::Value* ptr, llvm::Value* mask,
-                            int64_t alignment, int active);
+llvm::Value* EmitMaskedLoad(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Type* vector_type,
+                            llvm::Value* ptr, llvm::Value* mask, int64_t alignment, int active);
 void EmitMaskedStore(llvm::IRBuilderBase& builder, llvm::Value* vector, llvm::Value* ptr, llvm::Value* mask,
                      int64_t alignment);
 

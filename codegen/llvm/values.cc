@@ -373,7 +373,8 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
                                          bytes);
     if (form.lane > 1)
       return EmitDeinterleavedLoad(builder_, element, address(), static_cast<int>(form.lane), active_, bytes);
-    if (!mask.always()) return EmitMaskedLoad(builder_, loaded_type, address(), AllLanes(mask), alignment, active_);
+    if (!mask.always())
+      return EmitMaskedLoad(builder_, target_, loaded_type, address(), AllLanes(mask), alignment, active_);
     if (active_ < lanes_)
       return EmitLoadPrefix(builder_, target_, loaded_type, address(),
                             builder_.getInt64(static_cast<uint64_t>(active_)), alignment);

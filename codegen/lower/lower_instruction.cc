@@ -73,7 +73,7 @@ std::optional<int64_t> Lowering::StepOf(const Linear& offset, VarId loop) const 
 }
 
 // Whether the operand's elements of one trip are a register's: those of a lane side by side, and so are the lanes, or
-// all lanes have the same.
+// all lanes have the same, or each begins within the one before, as where a window moves along them.
 Result<void> Lowering::CheckOperand(const Instruction& instruction, const ValueNode& load, VarId steps,
                                     VarId lanes) const {
   const InstructionMeaning& meaning = MeaningOf(instruction);
@@ -85,8 +85,8 @@ Result<void> Lowering::CheckOperand(const Instruction& instruction, const ValueN
   if (step != 1)
     return Refuse(fmt::format("{} takes {} elements of a lane side by side, {} has them {}", instruction.name,
                               meaning.steps, name, step ? fmt::format("{} apart", *step) : "here and there"));
-  if (lane != 0 && lane != meaning.steps)
-    return Refuse(fmt::format("{} takes lanes that lie side by side or are all the same, in {} they are {}",
+  if (!lane || *lane < 0 || *lane > meaning.steps)
+    return Refuse(fmt::format("{} takes lanes that lie side by side, overlap or are all the same, in {} they are {}",
                               instruction.name, name,
                               lane ? fmt::format("{} elements apart", *lane) : "here and there"));
   for (const Linear& form : load.guard) {

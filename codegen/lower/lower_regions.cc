@@ -304,7 +304,10 @@ void Lowering::MakeLoops(StageId index) {
     std::vector<int64_t> inner = relation.factors;
     int64_t left = vars.Range(extent).hi, product = 1;
     for (size_t i = inner.size(); i-- > 0;) {
-      inner[i] = std::max<int64_t>(1, std::min(inner[i], left));
+      // An instruction does all its lanes, those beyond the end as well.
+      const auto loop = std::ranges::find(schedule.loops, relation.children[i + 1], &LoopDim::path);
+      if (loop == schedule.loops.end() || !loop->is_instruction)
+        inner[i] = std::max<int64_t>(1, std::min(inner[i], left));
       left = CeilDiv(left, inner[i]);
       product *= inner[i];
     }

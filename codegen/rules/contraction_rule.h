@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/instructions.h"
 #include "codegen/rules/schedule_planner.h"
 #include "codegen/rules/tile_model.h"
 
@@ -53,6 +54,20 @@ double RateOf(const Instruction& instruction);
 
 // A product of two elements, as the instructions sum them.
 bool IsProductOfElements(const Stage& stage);
+
+// Whether an instruction takes elements of `other` and of a constant only when the former change their sign (rewrite
+// shift_sign); nullopt: it does not take them at all. schedule_instruction.cc.
+std::optional<bool> ShiftsToFit(const InstructionMeaning& meaning, DType other, DType constant);
+
+// A sum of products whose reduction axis `grouped` is padded to whole groups of steps, with the other sign of its
+// operand that is not `packed` if it is to have that: the names of the sum and of the stage that corrects it, "" for
+// none. nullopt: refused. schedule_instruction.cc.
+struct GroupedSum {
+  std::string sum, correction;
+};
+std::optional<GroupedSum> MakeGroups(SchedulePlanner& planner, const std::string& name, AxisId grouped, int packed,
+                                     int64_t group, bool shifts);
+void ScheduleCorrection(SchedulePlanner& planner, const std::string& name);  // by hone_pack; "": nothing
 
 // The reduction axis whose steps are taken in groups: one that both operands have as a dimension, the longest. None:
 // there is none that is worth it. schedule_instruction.cc.

@@ -59,8 +59,9 @@ std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Con
       if (!IsOfAConstant(planner, c.operands[packed].tensor)) continue;
       const DType constant = kernel.tensors[c.operands[packed].tensor].dtype;
       const DType other = kernel.tensors[c.operands[1 - packed].tensor].dtype;
-      Fitting fitting{{instruction, packed, GroupedAxis(planner, c, meaning.steps)}, !Takes(meaning, other, constant)};
-      if (fitting.shifts && !Takes(meaning, OtherSign(other), constant)) continue;
+      const std::optional<bool> shifts = ShiftsToFit(meaning, other, constant);
+      if (!shifts) continue;
+      const Fitting fitting{{instruction, packed, GroupedAxis(planner, c, meaning.steps)}, *shifts};
       if (!fitting.use.grouped || !is_better(fitting)) continue;
       Contraction grouped = c;
       InGroups(grouped, fitting.use);
@@ -71,6 +72,12 @@ std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Con
 }
 
 }  // namespace
+
+std::optional<bool> ShiftsToFit(const InstructionMeaning& meaning, DType other, DType constant) {
+  if (Takes(meaning, other, constant)) return false;
+  if (Takes(meaning, OtherSign(other), constant)) return true;
+  return std::nullopt;
+}
 
 double RateOf(const Instruction& instruction) {
   const InstructionMeaning& meaning = MeaningOf(instruction);
@@ -97,13 +104,8 @@ AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& c, int64_t
   return best;
 }
 
-Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction) {
-  const std::string name = contraction.stage;
-  const std::optional<Fitting> fitting = FindInstruction(planner, contraction);
-  if (!fitting || !planner.ChooseIf(name, {"instruction", "an instruction sums several products in a lane"}, true))
-    return contraction;
-  const InstructionUse& use = fitting->use;
-  const int64_t group = MeaningOf(*use.instruction).steps;
+std::optional<GroupedSum> MakeGroups(SchedulePlanner& planner, const std::string& name, AxisId grouped, int packed,
+                                     int64_t group, bool shifts) {
   auto tensor_of = [&](int operand) {
     const Expr& load = planner.StageNamed(name).body.arg(static_cast<size_t>(operand)).arg(0);
     return planner.kernel().tensors[load.tensor()].name;
@@ -115,31 +117,48 @@ Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction) {
     if (stage.reduction == Reduction::kNone && ReadersOf(planner.kernel(), stage.output).size() <= 1)
       planner.Inline(producer);
   };
-  const std::string axis = planner.StageNamed(name).axis(use.grouped).name;
-  if (contraction.extents[use.grouped] % group != 0) {
+  const Axis axis = planner.StageNamed(name).axis(grouped);
+  if (planner.Extent(axis) % group != 0) {
     const std::string tensors[2] = {tensor_of(0), tensor_of(1)};
     const std::string copies[2] = {planner.FreshName(tensors[0] + "_groups"),
                                    planner.FreshName(tensors[1] + "_groups")};
-    if (!planner.Rewrite({"pad_reduction", name, {axis, copies[0], copies[1]}, {group}})) return contraction;
+    if (!planner.Rewrite({"pad_reduction", name, {axis.name, copies[0], copies[1]}, {group}})) return std::nullopt;
     for (const std::string& tensor : tensors) absorb(tensor);
   }
-  std::string sum = name, correction;
-  if (fitting->shifts) {
-    const std::string operand = tensor_of(1 - use.packed);
-    const std::string products = planner.FreshName(name + "_products");
-    correction = planner.FreshName(name + "_shift");
-    if (planner.Rewrite(
-            {"shift_sign", name, {operand, planner.FreshName(operand + "_shifted"), products, correction}})) {
-      absorb(operand);
-      sum = products;
-      if (!planner.FinishingStage(name).empty()) planner.Inline(name);
-    }
-  }
-  std::optional<Contraction> fitted = AnalyzeContraction(planner, sum);
+  GroupedSum result{name, ""};
+  if (!shifts) return result;
+  const std::string operand = tensor_of(1 - packed);
+  const std::string products = planner.FreshName(name + "_products"), correction = planner.FreshName(name + "_shift");
+  if (!planner.Rewrite({"shift_sign", name, {operand, planner.FreshName(operand + "_shifted"), products, correction}}))
+    return result;
+  absorb(operand);
+  if (!planner.FinishingStage(name).empty()) planner.Inline(name);
+  return GroupedSum{products, correction};
+}
+
+void ScheduleCorrection(SchedulePlanner& planner, const std::string& name) {
+  if (name.empty()) return;
+  const Stage correction = planner.StageNamed(name);
+  planner.Store(name, Scope::kConst);
+  if (!correction.axes.empty()) planner.RegisterTile(name, correction.axes.back().name);
+  planner.MarkScheduled(name);
+}
+
+Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction) {
+  const std::optional<Fitting> fitting = FindInstruction(planner, contraction);
+  if (!fitting ||
+      !planner.ChooseIf(contraction.stage, {"instruction", "an instruction sums several products in a lane"}, true))
+    return contraction;
+  const InstructionUse& use = fitting->use;
+  const int64_t group = MeaningOf(*use.instruction).steps;
+  const std::optional<GroupedSum> grouped =
+      MakeGroups(planner, contraction.stage, use.grouped, use.packed, group, fitting->shifts);
+  if (!grouped) return contraction;
+  std::optional<Contraction> fitted = AnalyzeContraction(planner, grouped->sum);
   HONE_CHECK(fitted.has_value());
-  fitted->correction = correction;
+  fitted->correction = grouped->correction;
   InGroups(*fitted, use);
-  planner.Took("instruction", sum, use.instruction->name);
+  planner.Took("instruction", grouped->sum, use.instruction->name);
   return *std::move(fitted);
 }
 
@@ -189,11 +208,7 @@ void ContractionRule::PackGroups() {
   planner_.Vectorize(copy, {grouped + ".1"});
   planner_.MarkScheduled(copy);
   if (!is_rows && planner_.Bytes(access.tensor) > planner_.machine().l2_bytes / 8) streamed_ = copy;
-  if (c_.correction.empty()) return;
-  const Stage correction = planner_.StageNamed(c_.correction);
-  planner_.Store(c_.correction, Scope::kConst);
-  if (!correction.axes.empty()) planner_.RegisterTile(c_.correction, correction.axes.back().name);
-  planner_.MarkScheduled(c_.correction);
+  ScheduleCorrection(planner_, c_.correction);
 }
 
 // The other operand, where a group of it does not lie side by side.

@@ -7,9 +7,13 @@ bool ScheduleProducts(SchedulePlanner& planner, const std::string& stage) {
   return ScheduleWinograd(planner, stage) || ScheduleContraction(planner, stage);
 }
 
+bool ScheduleWindows(SchedulePlanner& planner, const std::string& stage) {
+  return ScheduleWindowOfBytes(planner, stage) || ScheduleWindow(planner, stage);
+}
+
 constexpr ScheduleRule kCpuReductions[] = {
     {"contraction", ScheduleProducts, true},
-    {"window", ScheduleWindow, true},
+    {"window", ScheduleWindows, true},
     {"rows", ScheduleRows},
     {"reduction", ScheduleReduction},
 };

@@ -39,6 +39,8 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& stage);
 // A convolution by minimal filtering, where the kernel's accuracy allows other rounding.
 bool ScheduleWinograd(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleWindow(SchedulePlanner& planner, const std::string& stage);
+// Windows of bytes by an instruction that sums products of a window's row. schedule_window_instruction.cc.
+bool ScheduleWindowOfBytes(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleTranspose(SchedulePlanner& planner, const std::string& stage);
 // Any reduction: vectors along the last axis, one register tile per vector, the reduction in serial loops.

@@ -1,5 +1,6 @@
 // Reductions of whole groups: a sum over an axis whose extent is no multiple of n goes on over zeros, up to one. Both
-// factors are read through copies that have them: of one alone, infinity times zero would be NaN.
+// factors are read through copies that have them: of one alone, infinity times zero would be NaN. Integers know no such
+// thing: there one of the factors may be read in windows, `x[i + k]`, and be anything where the other one is zero.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/graph/affine.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
@@ -42,8 +44,23 @@ Expr PaddedBody(const Kernel& kernel, TensorId tensor, size_t dimension) {
 
 struct Factor {
   Expr load;
-  size_t dimension = 0;  // that the padded axis indexes, alone
+  size_t dimension = 0;    // that the padded axis indexes, alone or along with another one
+  bool is_window = false;  // along with another one
 };
+
+// What a copy of a tensor that is read in windows computes: one that is padded is padded further.
+Expr WindowBody(const Kernel& kernel, TensorId tensor) {
+  const Tensor& source = kernel.tensors[tensor];
+  if (const Stage* producer = ProducerOf(kernel, tensor); producer && producer->body.op() == Op::kPad)
+    return producer->body;
+  return PadOf(LoadOf(tensor, source.dtype, AxisRefs(IdRange<AxisId>(source.shape.size()))), ZeroOf(source.dtype));
+}
+
+// Whether an index moves with the axis, step by step, from where other axes put it.
+bool IsWindow(const Kernel& kernel, const Expr& index, AxisId axis) {
+  const std::optional<Linear> form = AffineIndex(kernel, index);
+  return form && form->CoefOf(VarOf(axis)) == 1;
+}
 
 Result<Kernel> PadReduction(Kernel kernel, StageId index, const RewriteStep& step) {
   const int64_t multiple = step.numbers[0];
@@ -72,17 +89,25 @@ Result<Kernel> PadReduction(Kernel kernel, StageId index, const RewriteStep& ste
       const std::vector<AxisId> axes = AxesOf(factor.load.arg(d));
       if (std::find(axes.begin(), axes.end(), axis) == axes.end()) continue;
       ++uses;
-      factor.dimension = factor.load.arg(d).op() == Op::kAxis ? d : factor.load.args().size();
+      factor.is_window = factor.load.arg(d).op() != Op::kAxis;
+      const bool is_read_so =
+          !factor.is_window || (!IsFloat(sum.body.type()) && IsWindow(kernel, factor.load.arg(d), axis));
+      factor.dimension = is_read_so ? d : factor.load.args().size();
     }
     const Tensor& tensor = kernel.tensors[factor.load.tensor()];
     if (uses != 1 || factor.dimension == factor.load.args().size())
       return Refuse(fmt::format("{} does not index one dimension of {} alone", step.names[0], tensor.name));
-    if (!SameExpr(tensor.shape[factor.dimension], extent))
+    if (factor.is_window ? tensor.shape[factor.dimension].op() != Op::kInt
+                         : !SameExpr(tensor.shape[factor.dimension], extent))
       return Refuse(fmt::format("{} does not run over all of {}", step.names[0], tensor.name));
     factors.push_back(std::move(factor));
   }
   if (factors[0].load.tensor() == factors[1].load.tensor())
     return Refuse(fmt::format("both factors of {} are of one tensor", name));
+
+  if (factors[0].is_window && factors[1].is_window)
+    return Refuse(fmt::format("{} does not index one dimension of {} alone", step.names[0],
+                              kernel.tensors[factors[0].load.tensor()].name));
 
   std::vector<Stage> copies;
   std::vector<Expr> args;
@@ -90,9 +115,15 @@ Result<Kernel> PadReduction(Kernel kernel, StageId index, const RewriteStep& ste
     const Expr& load = factors[i].load;
     const Tensor source = kernel.tensors[load.tensor()];
     Stage copy;
-    copy.body = PaddedBody(kernel, load.tensor(), factors[i].dimension);
     std::vector<Expr> shape = source.shape;
-    shape[factors[i].dimension] = Int(padded);
+    Expr& along = shape[factors[i].dimension];
+    if (factors[i].is_window) {
+      copy.body = WindowBody(kernel, load.tensor());
+      along = Int(along.int_value() + padded - elements);
+    } else {
+      copy.body = PaddedBody(kernel, load.tensor(), factors[i].dimension);
+      along = Int(padded);
+    }
     std::set<std::string> taken;
     for (size_t d = 0; d < shape.size(); ++d) {
       std::string own = fmt::format("d{}", d);

@@ -368,7 +368,7 @@ TEST(Masked, LeavesMemoryUnderOffLanesAlone) {
       auto* type = llvm::FixedVectorType::get(b.getInt32Ty(), 8);
       llvm::Value* mask = b.CreateICmpNE(b.CreateAlignedLoad(type, body.buffers[2], llvm::Align(4)),
                                          llvm::Constant::getNullValue(type));
-      EmitMaskedStore(b, EmitMaskedLoad(b, type, body.buffers[0], mask, 4, 8), body.buffers[1], mask, 4);
+      EmitMaskedStore(b, EmitMaskedLoad(b, target, type, body.buffers[0], mask, 4, 8), body.buffers[1], mask, 4);
     });
     ASSERT_NE(kernel, nullptr);
     std::vector<int32_t> in = {1, 2, 3, 4, 5, 6, 7, 8}, mask = {1, 0, 1, 1, 0, 0, 0, 1}, out(8, -1);
