@@ -1,4 +1,4 @@
-#include "codegen/instructions.h"
+#include "codegen/rules/tile_model.h"
 
 #include <algorithm>
 #include <cmath>
