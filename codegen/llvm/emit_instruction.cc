@@ -140,7 +140,7 @@ Result<llvm::Value*> FunctionEmitter::EmitOperand(const ValueNode& load, int64_t
       address = builder_.CreateSelect(mask.scalar, address, zero);
       alignment = bytes;
     }
-    if (is_vector && load.prefetch > 0) EmitPrefetch(address, load.prefetch);
+    if (is_vector && load.prefetch > 0) EmitPrefetchOf(load, address);
     known = overlaps ? LoadOverlapping(address, form.lane * bytes)
                      : builder_.CreateAlignedLoad(is_vector ? vector : group, address,
                                                   llvm::Align(static_cast<uint64_t>(alignment)));

@@ -97,7 +97,7 @@ Result<int> FunctionEmitter::LoadedTile(const ValueNode& load, VarId row) {
   }
   const int number = FreeTile();
   llvm::ConstantInt* tile = builder_.getInt8(static_cast<uint8_t>(number));
-  if (load.prefetch > 0) EmitPrefetch(place.address, load.prefetch);
+  if (load.prefetch > 0) EmitPrefetchOf(load, place.address);
   builder_.CreateIntrinsic(llvm::Intrinsic::x86_tileloadd64, {},
                            {tile, place.address, builder_.getInt64(static_cast<uint64_t>(place.stride))});
   TileUse& use = tile_registers_[static_cast<size_t>(number)];

@@ -120,6 +120,7 @@ class FunctionEmitter {
   Result<llvm::Value*> EmitCast(const ValueNode& value);
   Result<llvm::Value*> EmitLoad(const ValueNode& load);
   void EmitPrefetch(llvm::Value* address, int64_t bytes_ahead);
+  void EmitPrefetchOf(const ValueNode& load, llvm::Value* address);
   Result<llvm::Value*> EmitMemoryLoad(const ValueNode& load);
   // Elements at known places near each other: a load of what lies between the first and the last, and a shuffle.
   // nullptr: they are too far apart for that.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/llvm/function_emitter.h"
 #include "codegen/llvm/lanes.h"
@@ -286,6 +287,20 @@ void FunctionEmitter::EmitPrefetch(llvm::Value* address, int64_t bytes_ahead) {
       {there, builder_.getInt32(kRead), builder_.getInt32(kIntoAllLevels), builder_.getInt32(kData)});
 }
 
+// What the load asks for besides. Its copies in unrolled code that lie further on than a trip takes ask for nothing:
+// the next trip does.
+void FunctionEmitter::EmitPrefetchOf(const ValueNode& load, llvm::Value* address) {
+  constexpr int64_t kLine = 64;
+  if (load.prefetch_step == 0) return EmitPrefetch(address, load.prefetch);
+  const int64_t bytes = ByteSize(program_.buffer(load.buffer).dtype);
+  const Linear at = Resolve(load.prefetch_at).runtime;
+  const int64_t copy = (at.constant() - load.prefetch_at.constant()) * bytes;
+  if (copy >= RoundUp(load.prefetch_step * bytes, kLine)) return;
+  bool uses_current = false;
+  llvm::Value* base = PointerTo(load.buffer, at - Linear(at.constant()), &uses_current);
+  EmitPrefetch(base, at.constant() * bytes);
+}
+
 llvm::Value* FunctionEmitter::EmitPickedLoad(BufferId id, const Form& form) {
   const auto [least, most] = std::minmax_element(form.places.begin(), form.places.end());
   const auto span = static_cast<uint64_t>(*most - *least + 1);
@@ -378,7 +393,7 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
     if (active_ < lanes_)
       return EmitLoadPrefix(builder_, target_, loaded_type, address(),
                             builder_.getInt64(static_cast<uint64_t>(active_)), alignment);
-    if (load.prefetch > 0) EmitPrefetch(address(), load.prefetch);
+    if (load.prefetch > 0) EmitPrefetchOf(load, address());
     return builder_.CreateAlignedLoad(loaded_type, address(), llvm::Align(static_cast<uint64_t>(alignment)));
   };
   auto widen_lanes = [&](llvm::Value* value) -> llvm::Value* {

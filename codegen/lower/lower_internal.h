@@ -152,6 +152,8 @@ class Lowering {
   // Lets a loop run over what the condition admits, and no further.
   void BoundLoop(StageId stage, size_t loop, Stmt& stmt);
   bool Moves(const Linear& form, VarId loop);
+  // Has the load ask for the next panel of what it reads. lower_prefetch.cc.
+  void PrefetchNextPanel(StageId stage, ValueNode& load);
 
   // lower_instruction.cc
   // Number of the first loop that an instruction does; of all loops if none does any.

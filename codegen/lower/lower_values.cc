@@ -29,6 +29,7 @@ uint64_t HashOf(const ValueNode& node) {
   Mix(hash, std::bit_cast<uint64_t>(node.float_value));
   Mix(hash, static_cast<uint64_t>(node.buffer.value));
   Mix(hash, static_cast<uint64_t>(node.prefetch));
+  Mix(hash, static_cast<uint64_t>(node.prefetch_step));
   for (const ValuePtr& arg : node.args) Mix(hash, reinterpret_cast<uintptr_t>(arg.get()));
   Mix(hash, node.index);
   Mix(hash, node.guard);
@@ -38,7 +39,8 @@ uint64_t HashOf(const ValueNode& node) {
 bool Same(const ValueNode& a, const ValueNode& b) {
   return a.kind == b.kind && a.op == b.op && a.type == b.type && a.int_value == b.int_value &&
          std::bit_cast<uint64_t>(a.float_value) == std::bit_cast<uint64_t>(b.float_value) && a.buffer == b.buffer &&
-         a.args == b.args && a.index == b.index && a.guard == b.guard && a.prefetch == b.prefetch;
+         a.args == b.args && a.index == b.index && a.guard == b.guard && a.prefetch == b.prefetch &&
+         a.prefetch_step == b.prefetch_step && a.prefetch_at == b.prefetch_at;
 }
 
 // What is known of an index that is no index arithmetic: the range of the type that it was read in.
@@ -183,7 +185,10 @@ Result<ValuePtr> Lowering::MakeLoad(StageId stage, const Expr& load, const Expr*
     node.index = StorageIndex(producer, coordinates);
   }
   const auto& prefetches = scheduled_.stages[stage].prefetches;
-  if (auto ahead = prefetches.find(tensor.name); ahead != prefetches.end()) node.prefetch = ahead->second;
+  if (auto ahead = prefetches.find(tensor.name); ahead != prefetches.end()) {
+    node.prefetch = ahead->second;
+    if (node.prefetch == kNextPanel) PrefetchNextPanel(stage, node);
+  }
   if (!node.guard.empty()) node.args.push_back(fill ? HONE_TRY(MakeValue(stage, *fill)) : Constant(tensor.dtype, 0, 0));
   return Node(std::move(node));
 }

@@ -145,7 +145,10 @@ class Printer {
       case ValueNode::Kind::kGuard: return "le(0, (" + Form(value.index[0]) + "))";
       case ValueNode::Kind::kLoad:
         text = program_.buffer(value.buffer).name + Index(value.index);
-        if (value.prefetch > 0) text += fmt::format(" ahead {}", value.prefetch);
+        if (value.prefetch_step > 0)
+          text += fmt::format(" asks for {} from {}", value.prefetch_step, Form(value.prefetch_at));
+        else if (value.prefetch > 0)
+          text += fmt::format(" ahead {}", value.prefetch);
         return value.guard.empty() ? text
                                    : fmt::format("({}{} else {})", text, Guard(value.guard), Value(*value.args[0]));
       case ValueNode::Kind::kOperation: break;

@@ -55,6 +55,8 @@ struct ValueNode {
   std::vector<Linear> index;   // kLoad: one per dimension; kIndex, kGuard: one
   std::vector<Linear> guard;   // kLoad: holds where all are ≥ 0
   int64_t prefetch = 0;        // kLoad of a vector: so many bytes ahead the cache is told to fetch; 0: it is not
+  int64_t prefetch_step = 0;   // not what lies there, but so many elements in each trip, about; 0: what lies there
+  Linear prefetch_at;          // from this element of the buffer on
 
   bool Is(Op operation) const { return kind == Kind::kOperation && op == operation; }
   bool IsConstant() const { return kind == Kind::kConstant; }

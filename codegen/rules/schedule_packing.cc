@@ -137,14 +137,15 @@ void ContractionRule::PrefetchOperand() {
   if (streamed_.empty()) return;
   constexpr int64_t kUsualAhead = 4096;
   const AccessPattern& access = c_.operands[tile_.vector_operand];
-  const bool is_const =
-      c_.group > 1 ? c_.use.packed == tile_.vector_operand : IsOfAConstant(planner_, access.tensor);
+  const bool is_const = c_.group > 1 ? c_.use.packed == tile_.vector_operand : IsOfAConstant(planner_, access.tensor);
   // What lies ahead in a row is what another tile reads.
   const bool by_columns = tile_.direct && access.strides[c_.reduce.back()] * c_.element_bytes > kUsualAhead;
   if (by_columns) return;
   const int64_t ahead = is_const ? kUsualAhead : planner_.Choose(pair_.sum, kPrefetch, {0, 1024, kUsualAhead}, 0);
   if (ahead == 0) return;
-  planner_.Prefetch(streamed_, pair_.sum, ahead);
+  // A panel has its time while the one before it is read, if the second-level cache holds both, and what else is read.
+  const bool fits = c_.reduction * width_ * c_.element_bytes <= planner_.machine().l2_bytes / 3;
+  planner_.Prefetch(streamed_, pair_.sum, is_const && !tile_.direct && fits ? kNextPanel : ahead);
   planner_.Took("prefetch", pair_.sum,
                 is_const ? "constants come from memory when other kernels run between the calls"
                          : "the operand comes from beyond the second-level cache");

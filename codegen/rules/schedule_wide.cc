@@ -67,7 +67,8 @@ Contraction WidenOperands(SchedulePlanner& planner, RegisterTile& tile, Contract
   if (is_narrow(vectors) && !is_const && c.operands[vectors].IsPlain() && RowTiles(c, tile) >= kManyRowTiles)
     tile.direct = false;
   const bool is_packed = !tile.direct && !is_const;
-  const bool is_copied = is_packed || (is_const ? Rows(c, tile) >= kManyRows : IsCopyOfItsReader(planner, vector_tensor));
+  const bool is_copied =
+      is_packed || (is_const ? Rows(c, tile) >= kManyRows : IsCopyOfItsReader(planner, vector_tensor));
   const std::string wide_rows = is_narrow(rows) ? WidenOperand(planner, c, rows) : "";
   const std::string wide_vectors = is_narrow(vectors) && is_copied ? WidenOperand(planner, c, vectors) : "";
   if (wide_rows.empty() && wide_vectors.empty()) return c;

@@ -42,6 +42,10 @@ Expr PaddedBody(const Kernel& kernel, TensorId tensor, size_t dimension) {
   return PadOf(LoadOf(tensor, source.dtype, AxisRefs(IdRange<AxisId>(source.shape.size()))), ZeroOf(source.dtype));
 }
 
+bool IsFixed(const Kernel& kernel, const Expr& extent) {
+  return LowerExtent(kernel, extent) == UpperExtent(kernel, extent);
+}
+
 struct Factor {
   Expr load;
   size_t dimension = 0;    // that the padded axis indexes, alone or along with another one
@@ -74,8 +78,7 @@ Result<Kernel> PadReduction(Kernel kernel, StageId index, const RewriteStep& ste
   const AxisId axis = FindAxis(sum, step.names[0]);
   if (!axis || !sum.Reduces(axis)) return Refuse(fmt::format("{} does not reduce over {}", name, step.names[0]));
   const Expr extent = sum.axis(axis).extent;
-  if (LowerExtent(kernel, extent) != UpperExtent(kernel, extent))
-    return Refuse(fmt::format("{} is a dynamic size", step.names[0]));
+  if (!IsFixed(kernel, extent)) return Refuse(fmt::format("{} is a dynamic size", step.names[0]));
   const int64_t elements = UpperExtent(kernel, extent), padded = (elements + multiple - 1) / multiple * multiple;
   if (padded == elements)
     return Refuse(fmt::format("{} has {} elements: nothing is left over", step.names[0], elements));
@@ -97,7 +100,7 @@ Result<Kernel> PadReduction(Kernel kernel, StageId index, const RewriteStep& ste
     const Tensor& tensor = kernel.tensors[factor.load.tensor()];
     if (uses != 1 || factor.dimension == factor.load.args().size())
       return Refuse(fmt::format("{} does not index one dimension of {} alone", step.names[0], tensor.name));
-    if (factor.is_window ? tensor.shape[factor.dimension].op() != Op::kInt
+    if (factor.is_window ? !IsFixed(kernel, tensor.shape[factor.dimension])
                          : !SameExpr(tensor.shape[factor.dimension], extent))
       return Refuse(fmt::format("{} does not run over all of {}", step.names[0], tensor.name));
     factors.push_back(std::move(factor));
@@ -119,7 +122,7 @@ Result<Kernel> PadReduction(Kernel kernel, StageId index, const RewriteStep& ste
     Expr& along = shape[factors[i].dimension];
     if (factors[i].is_window) {
       copy.body = WindowBody(kernel, load.tensor());
-      along = Int(along.int_value() + padded - elements);
+      along = Int(UpperExtent(kernel, along) + padded - elements);
     } else {
       copy.body = PaddedBody(kernel, load.tensor(), factors[i].dimension);
       along = Int(padded);

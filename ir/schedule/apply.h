@@ -44,7 +44,7 @@ struct StageSchedule {
   std::vector<LayoutDim> layout;
   std::string promote_loop;                   // register_tile: inside this loop the tile lives in registers
   std::map<std::string, Tail> tails;          // by axis name; absent: kPad
-  std::map<std::string, int64_t> prefetches;  // tensor that is read → bytes ahead
+  std::map<std::string, int64_t> prefetches;  // tensor that is read → bytes ahead, or kNextPanel
   std::string instruction;                    // tensorize: what does the innermost loops, …
   size_t instruction_loops = 0;               // … so many of them
   int64_t buffers = 1;                        // pipeline: it is computed this many trips less one ahead

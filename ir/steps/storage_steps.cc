@@ -15,7 +15,8 @@ namespace hone {
 namespace {
 
 constexpr int64_t kFarthestPrefetch = 1 << 20;  // bytes
-constexpr int64_t kMostBuffers = 8;             // of a pipeline
+constexpr std::string_view kPanel = "panel";
+constexpr int64_t kMostBuffers = 8;  // of a pipeline
 
 bool IsOutput(const ScheduleState& state, StageId stage) {
   return state.kernel().tensors[state.stage(stage).output].kind == TensorKind::kOutput;
@@ -153,19 +154,21 @@ Result<void> ApplyTail(const TailStep& step, ScheduleState& state) {
   return {};
 }
 
-// ---- prefetch TENSOR for STAGE BYTES
+// ---- prefetch TENSOR for STAGE BYTES|panel
 
 Result<PrefetchStep> ReadPrefetch(StepReader& in) {
   PrefetchStep step;
   step.tensor = HONE_TRY(in.Name("a tensor"));
   HONE_TRY(in.Keyword("for"));
   step.stage = HONE_TRY(in.Name("the stage that reads it"));
-  step.bytes = HONE_TRY(in.Number());
+  in.Next();
+  step.bytes = in.word() == kPanel ? kNextPanel : HONE_TRY(in.NumberIn(in.word()));
   return step;
 }
 
 std::string PrintPrefetch(const PrefetchStep& step) {
-  return fmt::format("prefetch {} for {} {}", step.tensor, step.stage, step.bytes);
+  return fmt::format("prefetch {} for {} {}", step.tensor, step.stage,
+                     step.bytes == kNextPanel ? std::string(kPanel) : std::to_string(step.bytes));
 }
 
 Result<void> ApplyPrefetch(const PrefetchStep& step, ScheduleState& state) {

@@ -12,6 +12,7 @@
 #include "backends/cpu/build_for_cpu.h"
 #include "backends/cpu/host_target.h"
 #include "codegen/instructions.h"
+#include "codegen/rules/choices.h"
 #include "codegen/rules/default_schedule.h"
 #include "ir/graph/specialize.h"
 #include "ir/language/parse.h"
@@ -141,13 +142,35 @@ std::string RandomKernelFor(const Instruction& instruction, Rng& rng) {
       number(30), 15 + number(70), number(150));
 }
 
+// Windows without reuse across channels, in bytes: rows that the lanes' groups overlap in, of any stride, margin and
+// remainder.
+std::string RandomWindow(const Instruction& instruction, Rng& rng) {
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  const std::string type(Name(rng.Chance(0.8) ? meaning.operands[1] : DType::kI8));
+  const std::string other(Name(rng.Chance(0.8) ? meaning.operands[0] : DType::kI8));
+  const int64_t rows = rng.Between(1, 5), columns = rng.Between(2, 9), stride = rng.Between(1, 3);
+  const char* epilogues[] = {"", "+bias", "+bias+relu"};
+  if (rng.Chance(other == type ? 0.7 : 0.2))
+    return fmt::format("depthwise_conv2d(N={},C={},H={},W={},R={},S={},stride={},pad={},const=1,dtype={}){}",
+                       rng.Between(1, 2), rng.Between(1, 9), rows + rng.Between(0, 20), columns + rng.Between(0, 70),
+                       rows, columns, stride, rng.Between(0, std::min(rows, columns) / 2), type,
+                       epilogues[rng.Below(3)]);
+  return fmt::format(
+      "kernel q(x: {5}[{0}, {1}, {2}], const w: {6}[{0}, {3}, {4}], const b: i32[{0}], const f: f32[{0}]) -> "
+      "y: u8[{0}, {1}, {2}] {{\n"
+      "  p: {5}[{0}, {1} + {3}, {2} + {4}] p[c, h, v] = pad(x[c, h - 1, v - 1], 7)\n"
+      "  a: i32[{0}, {1}, {2}] a[c, h, v] = sum(r < {3}, s < {4}) p[c, h + r, v + s] * w[c, r, s]\n"
+      "  y[c, h, v] = u8(round(float(a[c, h, v] + b[c]) * f[c]) + 128)\n}}",
+      rng.Between(1, 9), rng.Between(1, 20), rng.Between(1, 70), rows, columns, other, type);
+}
+
 void TryBoth(const Instruction& instruction, const std::string& text, uint64_t seed, CaseLog& log,
-             const std::function<void(const Kernel&, KernelInputs&)>& change = {}) {
+             const std::function<void(const Kernel&, KernelInputs&)>& change = {}, const std::string& choices = "") {
   KernelCase kernel(text, seed, 1, change);
   for (const Ways& ways : WaysOf(instruction)) {
-    const Result<Schedule> planned = DefaultSchedule(Specialize(kernel.kernel()), Target(ways.with));
+    const Result<Plan> planned = PlanSchedule(Specialize(kernel.kernel()), Target(ways.with), *ParseChoices(choices));
     if (!planned) return log.Fail(text + ": " + planned.error().Text());
-    const std::string schedule = PrintSchedule(*planned);
+    const std::string schedule = PrintSchedule(planned->schedule);
     const bool is_used = schedule.find("tensorize " + std::string(instruction.name)) != std::string::npos;
     log.Count(is_used ? "with the instruction" : "without");
     for (const bool itself : {true, false}) {
@@ -189,6 +212,21 @@ TEST_P(InstructionProperty, RandomKernels) {
   EXPECT_GT(report.count("with the instruction"), kernels / 2);
   if (report.count("as itself") == 0)
     std::printf("[SKIP] this processor has no %s: its meaning alone was run\n", std::string(GetParam()).c_str());
+}
+
+TEST_P(InstructionProperty, RandomWindows) {
+  const InstructionMeaning& meaning = MeaningOf(instruction());
+  if (meaning.sum != DType::kI32 || meaning.is_on_tiles()) GTEST_SKIP() << "of bytes in lanes";
+  const uint64_t seed = SeedFromEnvironment(kUsualSeed);
+  const int kernels = instruction().isa == Isa::kNeon ? kRandomKernels / 4 : kRandomKernels / 2;
+  CaseReport report = RunCases(RoundsFromEnvironment(kernels), [&](int index, CaseLog& log) {
+    Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index));
+    TryBoth(instruction(), RandomWindow(instruction(), rng), seed, log, {},
+            "a.instruction=1 acc.instruction=1 y.instruction=1");
+  });
+  for (const auto& [label, count] : report.counts) std::printf("%8ld %s\n", count, label.c_str());
+  EXPECT_EQ(report.failures.size(), 0u) << report.Text();
+  EXPECT_GT(report.count("with the instruction"), kernels / 2);
 }
 
 // Numbers as large as they can be, all of one sign, as many as the first layer of VGG's classifier has.

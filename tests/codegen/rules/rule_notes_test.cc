@@ -138,14 +138,36 @@ TEST(RuleNotes, OperandsBeyondTheSecondLevelCacheAreFetchedAhead) {
   EXPECT_EQ(prefetches("softmax(M=64,N=100)", ""), "") << "it stays in the cache";
   EXPECT_EQ(prefetches("layer_norm(M=640,N=100)", ""), "prefetch x for total_lanes 4096\n") << "not the scales";
   const std::string large = "dense(M=64,N=512,K=512,const=1)";
-  EXPECT_THAT(prefetches(large, ""), ::testing::HasSubstr("prefetch w_panel for "));
+  EXPECT_EQ(prefetches(large, ""), "prefetch w_panel for tile panel\n");
+  EXPECT_EQ(prefetches("dense(M=64,N=512,K=5120,const=1)", ""), "prefetch w_panel for tile 4096\n")
+      << "no room for two of its panels";
   for (const Choice& choice : PlanOf(large, Avx2()).choices)
     EXPECT_FALSE(choice.site.ends_with(".prefetch")) << "not left to a search, which finds constants in the cache";
   EXPECT_EQ(prefetches("dense(M=64,N=64,K=64,const=1)", ""), "") << "they stay in the cache";
 }
 
+// Windows of bytes, where an instruction sums products of their rows and masks have registers of their own.
+TEST(RuleNotes, WindowsOfBytesByAnInstruction) {
+  auto instruction = [](const std::string& text, const std::string& target) {
+    for (const Step& step : PlanOf(text, *ParseTarget(target), *ParseChoices("")).schedule)
+      if (const auto* tensorize = std::get_if<TensorizeStep>(&step)) return tensorize->instruction;
+    return std::string("none");
+  };
+  const std::string vnni = "avx512 cpu=generic features=avx512vnni", of_28 = "depthwise_conv2d(C=8,H=28,W=28,R=3,S=3,";
+  EXPECT_EQ(instruction(of_28 + "pad=1,const=1,dtype=u8)+bias", vnni), "vpdpbusd_512");
+  EXPECT_EQ(instruction(of_28 + "pad=1,stride=2,const=1,dtype=i8)", vnni), "vpdpbusd_512");
+  EXPECT_EQ(instruction(of_28 + "pad=1,const=1,dtype=u8)", "avx512 cpu=generic"), "vpmaddwd_u8_512");
+  EXPECT_EQ(instruction(of_28 + "pad=1,const=1,dtype=u8)", "avx2 cpu=generic features=avxvnni"), "none");
+  EXPECT_EQ(instruction(of_28 + "pad=1,dtype=u8)", vnni), "none") << "weights that are no constant";
+  EXPECT_EQ(instruction(of_28 + "dilation=2,pad=1,const=1,dtype=u8)", vnni), "none") << "elements lie apart";
+  EXPECT_EQ(instruction("depthwise_conv2d(C=8,H=7,W=7,R=3,S=3,pad=1,const=1,dtype=u8)", vnni), "none") << "few lanes";
+  EXPECT_EQ(instruction("depthwise_conv2d(C=8,H=14,W=14,R=3,S=3,stride=2,pad=1,const=1,dtype=u8)", vnni),
+            "vpdpbusd_512")
+      << "strided vectors would be gathered";
+}
+
 // What is broadcast is converted once, a constant ahead of time; vectors where they are copied anyway, or are read by
-// many tiles of rows. Constants that vectors read stay narrow in memory.
+// many tiles of rows. Constants that the vectors of few rows read stay narrow in memory.
 TEST(RuleNotes, FloatsOf16BitsAreWidenedWhereNothingMultipliesThem) {
   auto widened = [](const std::string& text, const std::string& choices = "", const std::string& target = "") {
     std::string found;
@@ -156,12 +178,13 @@ TEST(RuleNotes, FloatsOf16BitsAreWidenedWhereNothingMultipliesThem) {
     return found;
   };
   const std::string dense = "dense(M=64,N=64,K=64,const=1,dtype=bf16)";
-  EXPECT_EQ(widened(dense), "x ");
-  EXPECT_EQ(widened(dense, "", "avx512 cpu=generic"), "x ");
+  EXPECT_EQ(widened(dense), "x w ");
+  EXPECT_EQ(widened(dense, "", "avx512 cpu=generic"), "x w ");
+  EXPECT_EQ(widened("dense(M=8,N=64,K=64,const=1,dtype=bf16)"), "x ");
   EXPECT_EQ(widened(dense, "", "avx512 cpu=generic features=avx512bf16"), "") << "an instruction does";
   EXPECT_EQ(widened("matmul(M=64,N=64,K=64,dtype=f16)"), "a b ");
   EXPECT_EQ(widened("matmul(M=2,N=64,K=64,dtype=f16)"), "a ") << "one tile of rows";
-  EXPECT_EQ(widened("conv2d(C=16,H=14,W=14,O=32,R=3,S=3,pad=1,const=1,dtype=bf16)"), "xp ");
+  EXPECT_EQ(widened("conv2d(C=16,H=14,W=14,O=32,R=3,S=3,pad=1,const=1,dtype=bf16)"), "xp w ");
   for (const char* type : {"f32", "i8"})
     EXPECT_EQ(widened("dense(M=64,N=64,K=64,const=1,dtype=" + std::string(type) + ")"), "");
   for (const Choice& choice : PlanOf(dense, Avx2()).choices)

@@ -43,6 +43,23 @@ TEST(PadReduction, OfChannelsOfAWindow) {
   EXPECT_FALSE(ReadsTensor(StageOf(after, "a"), FindTensor(after, "xp")));
 }
 
+// A factor that is read in windows goes on behind its end, into anything: the other one has zeros there.
+TEST(PadReduction, OfAWindowsRow) {
+  const Kernel before = Parsed("depthwise_conv2d(C=2,H=6,W=5,R=3,S=3,pad=1,const=1,dtype=u8)+bias");
+  const StageId sum = FindStage(before, SumOf(before));
+  const Kernel after = Kept(before, Padded(before, "s", 4, sum));
+  EXPECT_THAT(StaticShape(after, after.tensors[FindTensor(after, "a")]), ElementsAre(1, 2, 8, 8));
+  EXPECT_THAT(StaticShape(after, after.tensors[FindTensor(after, "b")]), ElementsAre(2, 1, 3, 4));
+  EXPECT_FALSE(ReadsTensor(StageOf(after, "a"), FindTensor(after, "xp")));
+  for (const char* text : {"kernel d(x: i8[3, 9], w: i8[5]) -> y: i32[3] { y[m] = sum(k < 5) x[m, k + 2] * w[k] }",
+                           "kernel d(x: i8[9], w: i8[3]) -> y: i32[4] { y[m] = sum(k) x[2*m + k] * w[k] }",
+                           "kernel d(x: u8[9], w: i8[3]) -> y: i32[9] { p: u8[12] p[i] = pad(x[i - 1], 3) y[m] = "
+                           "sum(k) p[m + k] * w[k] }"}) {
+    const Kernel windows = Parsed(text);
+    Kept(windows, Padded(windows, "k", 4, FindStage(windows, "y")));
+  }
+}
+
 // Infinity in one factor meets a zero of the other's nowhere.
 TEST(PadReduction, OfInfinities) {
   const Kernel before =
@@ -68,8 +85,11 @@ TEST(PadReduction, RefusesOtherReductions) {
               HasSubstr("both factors of y are of one tensor"));
   EXPECT_THAT(refusal("kernel d(x: i8[3, 9]) -> y: i32[3] { y[m] = sum(k) x[m, k] }"),
               HasSubstr("y is no sum of products"));
-  EXPECT_THAT(refusal("kernel d(x: i8[3, 9], w: i8[5]) -> y: i32[3] { y[m] = sum(k < 5) x[m, k + 2] * w[k] }"),
-              HasSubstr("k does not index one dimension of x alone"));
+  for (const char* windows :
+       {"kernel d(x: f32[3, 9], w: f32[5]) -> y: f32[3] { y[m] = sum(k < 5) x[m, k + 2] * w[k] }",
+        "kernel d(x: i8[3, 9], w: i8[5]) -> y: i32[3] { y[m] = sum(k < 5) x[m, 2*k] * w[k] }",
+        "kernel d(x: i8[3, 9], w: i8[9]) -> y: i32[3] { y[m] = sum(k < 5) x[m, k + 2] * w[k + 1] }"})
+    EXPECT_THAT(refusal(windows), HasSubstr("k does not index one dimension of x alone")) << windows;
   EXPECT_THAT(refusal("kernel d(x: i8[3, 9], w: i8[5]) -> y: i32[3] { y[m] = sum(k < 5) x[m, k] * w[k] }"),
               HasSubstr("k does not run over all of x"));
 }

@@ -66,6 +66,7 @@ const std::vector<std::string>& PrintedSteps() {
       "tail y.m shift",
       "tail y.m peel",
       "prefetch x for t 4096",
+      "prefetch x for t panel",
       "store t block",
       "rewrite shift_sign t x xs ts c",
       "rewrite pad_reduction t k a b 4",
@@ -137,6 +138,7 @@ TEST(Schedule, ReadsFields) {
   reads("register_tile t.m.0", RegisterTileStep{"t", "m.0"});
   reads("tail y.m shift", TailStep{"y", "m", Tail::kShift});
   reads("prefetch x for t 4096", PrefetchStep{"x", "t", 4096});
+  reads("prefetch x for t panel", PrefetchStep{"x", "t", kNextPanel});
   reads("pipeline as 3", PipelineStep{"as", 3});
   reads("bind y.m.1 thread.y", BindStep{"y", "m.1", LaunchAxis::kThreadY});
 }
