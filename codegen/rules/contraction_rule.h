@@ -69,9 +69,11 @@ std::optional<GroupedSum> MakeGroups(SchedulePlanner& planner, const std::string
                                      int64_t group, bool shifts);
 void ScheduleCorrection(SchedulePlanner& planner, const std::string& name);  // by hone_pack; "": nothing
 
-// The reduction axis whose steps are taken in groups: one that both operands have as a dimension, the longest. None:
-// there is none that is worth it. schedule_instruction.cc.
-AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& contraction, int64_t group);
+// The reduction axis whose steps are taken in groups: one that both operands have as a dimension, the longest.
+// `windows`: an operand that may be read in windows along it instead, as rows of a convolution's window are; then that
+// which is padded least to whole groups. None: there is none that is worth it. schedule_instruction.cc.
+AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& contraction, int64_t group,
+                   std::optional<int> windows = std::nullopt);
 
 // A copy of an operand for `reader` in which groups of an axis' steps lie side by side, of elements that do in the
 // operand: [last / panel, …, grouped / group, …, last % panel, grouped % group], `last` being the last dimension. panel

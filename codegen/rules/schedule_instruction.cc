@@ -13,7 +13,7 @@
 namespace hone {
 namespace {
 
-constexpr int64_t kMostPadding = 2;  // groups may come to so many times the steps that there are
+constexpr double kMostPadding = 2;  // groups may come to so many times the steps that there are
 
 DType OtherSign(DType type) { return type == DType::kI8 ? DType::kU8 : type == DType::kU8 ? DType::kI8 : type; }
 
@@ -61,7 +61,8 @@ std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Con
       const DType other = kernel.tensors[c.operands[1 - packed].tensor].dtype;
       const std::optional<bool> shifts = ShiftsToFit(meaning, other, constant);
       if (!shifts) continue;
-      const Fitting fitting{{instruction, packed, GroupedAxis(planner, c, meaning.steps)}, *shifts};
+      const std::optional<int> windows = IsFloat(meaning.sum) ? std::nullopt : std::optional<int>(1 - packed);
+      const Fitting fitting{{instruction, packed, GroupedAxis(planner, c, meaning.steps, windows)}, *shifts};
       if (!fitting.use.grouped || !is_better(fitting)) continue;
       Contraction grouped = c;
       InGroups(grouped, fitting.use);
@@ -91,15 +92,24 @@ bool IsProductOfElements(const Stage& stage) {
          });
 }
 
-AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& c, int64_t group) {
+AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& c, int64_t group, std::optional<int> windows) {
   const Stage& stage = planner.StageNamed(c.stage);
+  auto is_read_so = [&](int operand, AxisId axis) {
+    const AccessPattern& access = c.operands[operand];
+    if (access.dimension[axis]) return true;
+    // In place, so it has to be a copy that goes on behind its end (pad_reduction).
+    return operand == windows && access.strides[axis] == 1 && c.extents[axis] % group != 0;
+  };
+  auto padding = [&](AxisId axis) {  // times the steps that there are
+    return static_cast<double>(RoundUp(c.extents[axis], group)) / static_cast<double>(c.extents[axis]);
+  };
   AxisId best;
   for (AxisId axis : c.reduce) {
     const Expr& extent = stage.axis(axis).extent;
-    if (!c.operands[0].dimension[axis] || !c.operands[1].dimension[axis]) continue;
+    if (!is_read_so(0, axis) || !is_read_so(1, axis) || padding(axis) > kMostPadding) continue;
     if (LowerExtent(planner.kernel(), extent) != UpperExtent(planner.kernel(), extent)) continue;
-    if (RoundUp(c.extents[axis], group) > kMostPadding * c.extents[axis]) continue;
-    if (!best || c.extents[axis] > c.extents[best]) best = axis;
+    const bool is_longer = best && c.extents[axis] > c.extents[best];
+    if (!best || (windows && padding(axis) != padding(best) ? padding(axis) < padding(best) : is_longer)) best = axis;
   }
   return best;
 }
@@ -214,7 +224,12 @@ void ContractionRule::PackGroups() {
 // The other operand, where a group of it does not lie side by side.
 void ContractionRule::CopyGroups() {
   const AccessPattern& access = c_.operands[1 - c_.use.packed];
-  if (access.strides[c_.use.grouped] == 1) return;
+  if (access.strides[c_.use.grouped] == 1) {
+    // Windows are read of the copy that was made for them.
+    const std::string name = planner_.kernel().tensors[access.tensor].name;
+    if (!access.dimension[c_.use.grouped] && !planner_.IsScheduled(name)) ScheduleElementwise(planner_, name);
+    return;
+  }
   row_is_total_ = true;
   const bool in_panels = c_.use.packed != tile_.vector_operand && access.IsPlain();
   CopyInterleaved(planner_, access, pair_.sum, c_.use.grouped, c_.group, in_panels ? width_ : 0);

@@ -191,7 +191,11 @@ std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contra
     const Tensor& tensor = planner.kernel().tensors[access.tensor];
     const bool is_interleaved = access.strides[axis] == 1 && access.strides[c.use.grouped] != 1 &&
                                 UpperExtent(planner.kernel(), tensor.shape.back()) >= side.extent;
-    const bool lies_in_lanes = operand == c.use.packed ? access.dimension[axis].has_value() : is_interleaved;
+    // Or it is read where it lies, and the lanes' groups overlap as its windows do.
+    const bool overlaps = !access.dimension[c.use.grouped] && access.strides[c.use.grouped] == 1 &&
+                          access.strides[axis] >= 1 && access.strides[axis] <= c.group;
+    const bool lies_in_lanes =
+        operand == c.use.packed ? access.dimension[axis].has_value() : is_interleaved || overlaps;
     if (side.extent < c.lanes || !lies_in_lanes) return std::nullopt;
   } else if (!side.plain && !side.contiguous) {
     return std::nullopt;
