@@ -97,8 +97,10 @@ AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& c, int64_t
   auto is_read_so = [&](int operand, AxisId axis) {
     const AccessPattern& access = c.operands[operand];
     if (access.dimension[axis]) return true;
-    // In place, so it has to be a copy that goes on behind its end (pad_reduction).
-    return operand == windows && access.strides[axis] == 1 && c.extents[axis] % group != 0;
+    // In place, so it has to be a copy that goes on behind its end (pad_reduction). A window that is used once, as of a
+    // depthwise convolution, is another rule's (schedule_window_instruction.cc).
+    return operand == windows && access.strides[axis] == 1 && c.extents[axis] % group != 0 &&
+           std::ranges::any_of(c.only[1 - operand], [&](AxisId own) { return c.extents[own] > 1; });
   };
   auto padding = [&](AxisId axis) {  // times the steps that there are
     return static_cast<double>(RoundUp(c.extents[axis], group)) / static_cast<double>(c.extents[axis]);
