@@ -2,11 +2,12 @@
 """Layers and networks of narrow types beside onnxruntime, OpenVINO and PyTorch (oneDNN), in one process and in turns.
 
 usage: bench/narrow_peers.py [--bin DIR] [--rounds N] [--only layers|networks]… [--types i8,bf16] [--kernels REGEX]
-                             [--models DIRECTORY] [--json FILE]
+                             [--tune TRIALS] [--models DIRECTORY] [--json FILE]
 
   layers    the convolutions and products of ResNet-50 and BERT (models/*.kernels) as ONNX graphs of one layer, by default
             schedules, one thread. i8: values of u8, weights of i8 with a scale an output channel, DequantizeLinear and
-            QuantizeLinear around the layer; bf16: all tensors are bf16. A line a layer: hone's time, each peer's time over it
+            QuantizeLinear around the layer; bf16: all tensors are bf16. A line a layer: hone's time, each peer's time over it.
+            --tune searches each first, with so many trials, and says what that won, and the share of the instruction's peak
   networks  NAME.qdq.onnx and NAME.f32.onnx in --models (bench/narrow_models.py makes them; the default makes resnet50,
             mobilenet_v2 and bert_128 first), one thread and two
 
@@ -162,7 +163,15 @@ class Hone:
                           HONE_NETWORK_LIBRARY=os.path.join(libraries, "libhone_network.so"))
         sys.path.insert(0, os.path.join(lib.ROOT, "python"))
         import hone
-        self.hone, self.socket = hone, daemon.socket
+        self.hone, self.socket, self.daemon = hone, daemon.socket, daemon
+
+    def tuned(self, path, trials):
+        """What a search won over the default, head to head; 1: nothing beyond noise."""
+        answers = self.daemon.hone("tune", path, "--threads", "1", "--trials", str(trials))
+        fingerprints = {answer["fingerprint"] for answer in answers if "fingerprint" in answer}
+        won = [told.get("won_ratio") or 1 for each in fingerprints for told in self.daemon.hone("explain", each)
+               if told.get("threads") == 1]
+        return max(won, default=1)
 
     def work(self, path, inputs, outputs, threads):
         session = self.hone.Session(path, threads=threads, socket=self.socket, start=False, frozen=True)
@@ -235,6 +244,8 @@ def call_overheads(hone, folder):
 
 def layers(arguments, hone, folder, costs):
     rows = []
+    peak = json.loads(subprocess.run([os.path.join(arguments.bin, "peak")], capture_output=True, text=True, check=True).stdout)
+    peaks = {"i8": peak["vpdpbusd_gops"] or peak["fma_gflops"], "bf16": peak["vdpbf16ps_gflops"] or peak["fma_gflops"]}
     for dtype in arguments.types.split(","):
         for kernel in sorted({kernel for name in LISTS for _, kernel in
                               lib.kernels([os.path.join(lib.ROOT, "models", name + ".kernels")])}):
@@ -244,6 +255,7 @@ def layers(arguments, hone, folder, costs):
             path, wide = os.path.join(folder, "layer.onnx"), os.path.join(folder, "layer.f32.onnx")
             onnx.save(layer.model(), path)
             onnx.save(layer.model(is_f32=True) if dtype == "bf16" else layer.model(), wide)
+            won = hone.tuned(path, arguments.tune) if arguments.tune else 1
             out = [aligned(layer.out, layer.x.dtype) for _ in range(2)]
             works = [("hone", hone.work(path, [layer.x], [out[0]], 1))]
             if dtype == "i8":
@@ -260,17 +272,19 @@ def layers(arguments, hone, folder, costs):
                 difference = int(numpy.max(numpy.abs(out[0].astype(numpy.int32) - out[1])))
             ours = statistics.median(times[0])
             rows.append({"kernel": kernel, "dtype": dtype, "us": ours * 1e6, "gflops": layer.flops / ours / 1e9,
-                         "ratios": ratios, "steps_apart": difference})
+                         "ratios": ratios, "steps_apart": difference, "won": won, "peak": layer.flops / ours / 1e9 / peaks[dtype]})
             lib.progress("")
             print(f"  {dtype:4} {ours * 1e6:8.1f} us {layer.flops / ours / 1e9:7.1f} GFLOP/s  " +
                   "  ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()) +
+                  (f"  won {won:.2f}, {rows[-1]['peak']:.2f} of the peak" if arguments.tune else "") +
                   (f"  {difference} steps apart" if difference else "") + f"  {kernel}", flush=True)
     for dtype in arguments.types.split(","):
         least = [min(row["ratios"].values()) for row in rows if row["dtype"] == dtype and row["ratios"]]
         if not least:
             continue
-        lib.mark(f"{dtype} layers against the fastest peer", lib.geometric_mean(least), "x", 1, at_most=False)
-        lib.mark(f"{dtype} layers against the fastest peer, worst", min(least), "x", 0.8, at_most=False)
+        layers_of = f"{dtype} layers, tuned," if arguments.tune else f"{dtype} layers"
+        lib.mark(f"{layers_of} against the fastest peer", lib.geometric_mean(least), "x", 1.15 if arguments.tune else 1, at_most=False)
+        lib.mark(f"{layers_of} against the fastest peer, worst", min(least), "x", 0.8, at_most=False)
     return rows
 
 
@@ -329,6 +343,7 @@ def main():
     parser.add_argument("--only", action="append", choices=["layers", "networks"])
     parser.add_argument("--types", default="i8,bf16")
     parser.add_argument("--kernels", default="")
+    parser.add_argument("--tune", type=int, default=0, metavar="TRIALS")
     parser.add_argument("--models")
     parser.add_argument("--json")
     arguments = parser.parse_args()

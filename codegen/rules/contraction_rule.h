@@ -75,6 +75,10 @@ void ScheduleCorrection(SchedulePlanner& planner, const std::string& name);  // 
 AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& contraction, int64_t group,
                    std::optional<int> windows = std::nullopt);
 
+// How many times as many steps an instruction would do as the sum has, groups being whole; 1: it has none.
+// schedule_instruction.cc.
+double GroupPadding(const SchedulePlanner& planner, const Contraction& contraction);
+
 // A copy of an operand for `reader` in which groups of an axis' steps lie side by side, of elements that do in the
 // operand: [last / panel, …, grouped / group, …, last % panel, grouped % group], `last` being the last dimension. panel
 // 0: it is not cut. schedule_instruction.cc.

@@ -7,6 +7,7 @@
 #include "codegen/instructions.h"
 #include "codegen/rules/contraction_rule.h"
 #include "codegen/rules/schedule_rules.h"
+#include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 
 namespace hone {
@@ -16,6 +17,7 @@ namespace {
 enum WindowForm : int64_t { kInPlace = 0, kColumns = 1, kImplicit = 2 };
 
 constexpr int64_t kShortRow = 64;       // vectors
+constexpr double kMuchPadding = 1.25;   // times the steps that there are
 constexpr double kEvenEnough = 0.9;     // work per worker, least over most
 constexpr int64_t kShortestBlock = 32;  // steps of a reduction that is cut
 
@@ -24,7 +26,9 @@ constexpr Decision kOuterPeel{"outer_peel", "the same as peel along the second a
 constexpr Decision kBlock{"block", "tiles of rows that a task passes its panels over"};
 
 // im2col: where an operand is read in windows, its columns as a matrix, in memory or only where a panel of it is packed
-// (implicit GEMM): then it returns their name. Off unless chosen: reading windows in place moves less.
+// (implicit GEMM): then it returns their name. Off unless chosen, as reading windows in place moves less, or unless
+// groups of an instruction would pad few channels by much, where columns have hardly a rest: of floats, as bytes take
+// less time to multiply than columns to write.
 std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
   const std::optional<Contraction> c = AnalyzeContraction(planner, name);
   if (!c || c->reduce.size() < 2) return "";
@@ -32,11 +36,12 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
     const AccessPattern& access = c->operands[v];
     const Tensor tensor = planner.kernel().tensors[access.tensor];
     if (access.IsPlain() || tensor.is_const || c->only[v].empty()) continue;
+    const bool pads_much = IsFloat(tensor.dtype) && GroupPadding(planner, *c) >= kMuchPadding;
     const int64_t form = planner.Choose(
         name,
         {"im2col", "how windows are read: 0 in place, 1 from columns in memory, 2 from columns in the panel",
          Decision::Kind::kAlternative},
-        {kInPlace, kColumns, kImplicit}, kInPlace);
+        {kInPlace, kColumns, kImplicit}, pads_much ? kColumns : kInPlace);
     if (form == kInPlace) return "";
     const std::optional<Columns> columns = MakeColumns(planner, *c, v);
     if (!columns) return "";

@@ -116,6 +116,13 @@ AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& c, int64_t
   return best;
 }
 
+double GroupPadding(const SchedulePlanner& planner, const Contraction& c) {
+  const std::optional<Fitting> fitting = FindInstruction(planner, c);
+  if (!fitting) return 1;
+  const int64_t steps = c.extents[fitting->use.grouped];
+  return static_cast<double>(RoundUp(steps, MeaningOf(*fitting->use.instruction).steps)) / static_cast<double>(steps);
+}
+
 std::optional<GroupedSum> MakeGroups(SchedulePlanner& planner, const std::string& name, AxisId grouped, int packed,
                                      int64_t group, bool shifts) {
   auto tensor_of = [&](int operand) {

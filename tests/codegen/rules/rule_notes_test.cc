@@ -166,6 +166,26 @@ TEST(RuleNotes, WindowsOfBytesByAnInstruction) {
       << "strided vectors would be gathered";
 }
 
+// Of floats an instruction's groups go over columns where they would pad channels by a quarter or more; bytes may be
+// grouped along the window's row instead.
+TEST(RuleNotes, FewChannelsAreGroupedInColumns) {
+  auto rewrites = [](const std::string& text, const std::string& target) {
+    std::string found;
+    for (const Step& step : PlanOf(text, *ParseTarget(target), *ParseChoices("")).schedule)
+      if (const auto* rewrite = std::get_if<RewriteStep>(&step))
+        if (rewrite->rewrite == "im2col" || rewrite->rewrite == "pad_reduction")
+          found += rewrite->rewrite + " " + rewrite->names[0] + " ";
+    return found;
+  };
+  const std::string bf16 = "avx512 cpu=generic features=avx512bf16", vnni = "avx512 cpu=generic features=avx512vnni";
+  const std::string window = ",H=56,W=56,O=64,R=7,S=7,stride=2,pad=3,const=1,dtype=";
+  EXPECT_EQ(rewrites("conv2d(C=3" + window + "bf16)", bf16), "im2col xp pad_reduction c+r+s ");
+  EXPECT_EQ(rewrites("conv2d(C=9" + window + "bf16)", bf16), "pad_reduction c ");
+  EXPECT_EQ(rewrites("conv2d(C=3" + window + "bf16)", vnni), "") << "nothing multiplies bf16";
+  EXPECT_EQ(rewrites("conv2d(C=3" + window + "u8)", vnni), "pad_reduction s ");
+  EXPECT_EQ(rewrites("conv2d(C=12" + window + "u8)", vnni), "") << "three groups of channels";
+}
+
 // What is broadcast is converted once, a constant ahead of time; vectors where they are copied anyway, or are read by
 // many tiles of rows. Constants that the vectors of few rows read stay narrow in memory.
 TEST(RuleNotes, FloatsOf16BitsAreWidenedWhereNothingMultipliesThem) {
