@@ -218,7 +218,7 @@ TEST_P(InstructionProperty, RandomWindows) {
   const InstructionMeaning& meaning = MeaningOf(instruction());
   if (meaning.sum != DType::kI32 || meaning.is_on_tiles()) GTEST_SKIP() << "of bytes in lanes";
   const uint64_t seed = SeedFromEnvironment(kUsualSeed);
-  const int kernels = instruction().isa == Isa::kNeon ? kRandomKernels / 4 : kRandomKernels / 2;
+  const int kernels = kRandomKernels / 4;
   CaseReport report = RunCases(RoundsFromEnvironment(kernels), [&](int index, CaseLog& log) {
     Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index));
     TryBoth(instruction(), RandomWindow(instruction(), rng), seed, log, {},
