@@ -68,9 +68,19 @@ Result<double> FindTolerance(const Graph& graph, const CallPlan& plan, NetworkCh
   return worst;
 }
 
-Numbers ElementsAt(const Graph& graph, ValueId value, const void* data) {
+// In the order of the value's dimensions, however a kernel left them.
+Result<Numbers> ElementsAt(const Graph& graph, const CallPlan& plan, ValueId value, const void* data) {
   const auto bytes = static_cast<size_t>(KernelBytes(graph, value));
-  return ToNumbers({graph.dtype(value), graph.shape(value), std::string(static_cast<const char*>(data), bytes)});
+  Shape shape = graph.shape(value);
+  const bool is_last = plan.channels_last.contains(value);
+  if (is_last) std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  Numbers elements = ToNumbers({graph.dtype(value), shape, std::string(static_cast<const char*>(data), bytes)});
+  if (!is_last) return elements;
+  Node back;
+  back.kind = NodeKind::kTranspose;
+  back.axes = {0, 3, 1, 2};
+  const Numbers* whole = &elements;
+  return Evaluate(back, std::span(&whole, 1), graph.values[value].type);
 }
 
 // Adds what a call computed, if the definition is to go on with it.
@@ -85,7 +95,7 @@ Result<void> KeepFollowed(Executor& executor, const Graph& graph, const CallPlan
     if (plain.shape(value) != graph.shape(own) || plain.dtype(value) != graph.dtype(own)) continue;
     if (!IsFollowed(plain, value)) continue;
     const std::span<void* const> operands = HONE_TRY(executor.Operands(call));
-    Numbers elements = ElementsAt(graph, outputs[i], operands[operands.size() - outputs.size() + i]);
+    Numbers elements = HONE_TRY(ElementsAt(graph, plan, outputs[i], operands[operands.size() - outputs.size() + i]));
     if (inner) {
       const Numbers* whole = &elements;
       elements = HONE_TRY(Evaluate(*inner, std::span(&whole, 1), graph.values[own].type));
@@ -129,7 +139,7 @@ Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPl
   for (size_t o = 0; o < expected.size(); ++o) {
     ValueId output = graph.outputs[o];
     const std::span<const std::byte> bytes = HONE_TRY(executor.Output(o));
-    Numbers seen_values = ElementsAt(graph, output, bytes.data());
+    Numbers seen_values = HONE_TRY(ElementsAt(graph, plan, output, bytes.data()));
     double largest = 0, off = 0;
     size_t count = expected[o].real.size() + expected[o].whole.size(), worst = 0;
     for (size_t i = 0; i < count; ++i) {

@@ -36,6 +36,7 @@ class Lowerer {
       channels_last_ = FindChannelsLast(graph_, [&](NodeId node) { return KernelOf(node); });
     for (NodeId node : graph_.nodes.ids()) Emit(node);
     for (Place& place : plan_.place) place = Resolve(place);
+    plan_.channels_last = channels_last_;
     graph_.ForgetElements();
     return std::move(plan_);
   }

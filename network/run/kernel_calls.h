@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct CallPlan {
   // One a value: itself; a value that it reads in another shape; or a concatenation whose parts follow each other in
   // memory, where each part is computed in its place.
   IdVector<ValueId, Place> place;
+  std::set<ValueId> channels_last;  // values of four dimensions that lie with the second one last
 };
 
 // First puts a check before each gather by indices from data (network/graph/check_indices.h): kernels read where it
