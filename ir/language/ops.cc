@@ -170,7 +170,8 @@ class Expander {
   const ParseLimits& limits_;
   const Operation* operation_ = nullptr;
   Attributes attributes_;
-  bool is_const_ = false;
+  bool is_const_ = false, has_channels_last_ = false;
+  Position layout_position_;
   DType dtype_ = DType::kF32;
   std::string accuracy_ = "strict";
   int64_t threads_ = 0;
@@ -289,10 +290,13 @@ Result<bool> Expander::ReadCommon(const Call::Given& given) {
       return At(token.position, fmt::format("{}, wanted {}", saw, ElementTypes(/*numbers=*/true)));
     dtype_ = *dtype;
   } else if (name == "layout") {
-    if (plain && (token.text == "nhwc" || token.text == "nchw8c" || token.text == "nchw16c"))
-      return At(token.position, fmt::format("layout {} is not on this target yet; use layout=nchw", token.text),
+    if (plain && (token.text == "nchw8c" || token.text == "nchw16c"))
+      return At(token.position, fmt::format("layout {} is not on this target yet; use nchw or nhwc", token.text),
                 ErrorKind::kUnsupported);
-    if (!plain || token.text != "nchw") return At(token.position, saw + ", wanted nchw");
+    if (!plain || (token.text != "nchw" && token.text != "nhwc"))
+      return At(token.position, saw + ", wanted nchw or nhwc");
+    layout_position_ = token.position;
+    has_channels_last_ = token.text == "nhwc";
   } else {
     return false;
   }
@@ -450,6 +454,10 @@ Result<Expansion> Expander::Run() {
   if (operation_->floats_only && !IsFloat(dtype_)) return wants_floats();
   OperationText text = HONE_TRY(operation_->text(attributes_));
   if (text.floats_only && !IsFloat(dtype_)) return wants_floats();
+  if (has_channels_last_ && !PutChannelsLast(text))
+    return At(layout_position_, fmt::format("{} has no layout nhwc: that is of images, of convolutions without groups "
+                                            "and of pools",
+                                            operation_->name));
   HONE_TRY(AddEpilogues(text));
 
   std::string with =

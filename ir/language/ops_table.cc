@@ -1,6 +1,10 @@
 #include "ir/language/ops_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
 
 namespace hone {
 namespace {
@@ -51,7 +55,7 @@ Result<OperationText> BatchMatmul(const Attributes& attributes) {
 
 constexpr Attribute kDense[] = {
     {"M", AttributeKind::kSize, ""},         {"N", AttributeKind::kSize, ""},
-    {"K", AttributeKind::kSize, ""},         {"weights", AttributeKind::kWord, "same|i8|u8|u4"},
+    {"K", AttributeKind::kSize, ""},         {"weights", AttributeKind::kWord, "same|i8|u8|u4|bf16|f16"},
     {"block", AttributeKind::kOption, "0"},  {"zero", AttributeKind::kFlag, "0"},
     {"experts", AttributeKind::kOption, "0"}};
 
@@ -128,7 +132,9 @@ Result<OperationText> Dense(const Attributes& a) {
   text.output = {"M", "N"};
   text.indices = {"m", "n"};
   text.channel = {1};
-  if (a["weights"].text != "same") {
+  const std::string& weights = a["weights"].text;
+  const bool is_float = weights == "bf16" || weights == "f16";
+  if (weights != "same" && !is_float) {
     HONE_TRY(CheckNarrowDense(a, a["weights"].text == "u4"));
     text.name = fmt::format("dense_{}", a["weights"].text);
     SetNarrowDense(a, text);
@@ -137,8 +143,10 @@ Result<OperationText> Dense(const Attributes& a) {
   for (std::string_view name : {"block", "zero"})
     if (a.Lo(name) != 0) return Bad(a, name, fmt::format("{} is for weights=i8, u8 or u4", name));
   const Experts experts = AddExperts(a, text);
-  text.inputs = fmt::format("x: $T[M, K], $Cw: $T[{}N, K]{}", experts.all, text.inputs);
-  text.body = fmt::format("  $Y[m, n] = sum(k) x[m, k] * w[{}n, k]\n", experts.one);
+  if (is_float) text.name = fmt::format("dense_{}", weights), text.floats_only = true;
+  text.inputs = fmt::format("x: $T[M, K], $Cw: {}[{}N, K]{}", is_float ? weights : "$T", experts.all, text.inputs);
+  const std::string weight = fmt::format("w[{}n, k]", experts.one);
+  text.body = fmt::format("  $Y[m, n] = sum(k) x[m, k] * {}\n", is_float ? "float(" + weight + ")" : weight);
   return text;
 }
 
@@ -311,6 +319,44 @@ Result<OperationText> GlobalAvgPool(const Attributes&) {
       "  $Y[n, c, u, v] = total[n, c] / float(H*W)\n";
   return text;
 }
+
+// The second of four dimensions or indices behind the last of them, wherever `opener` begins such a list.
+std::string WithSecondLast(const std::string& text, std::string_view opener) {
+  std::string result;
+  size_t from = 0;
+  for (size_t at; (at = text.find(opener, from)) != std::string::npos;) {
+    const size_t begin = at + opener.size();
+    const bool is_name = at == 0 || !(std::isalnum(static_cast<unsigned char>(text[at - 1])) || text[at - 1] == '_');
+    std::vector<std::string> parts(1);
+    size_t end = begin;
+    for (int depth = 0; depth > 0 || text[end] != ']'; ++end) {
+      depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+      if (depth == 0 && text[end] == ',')
+        parts.emplace_back(), ++end;  // and the space behind it
+      else
+        parts.back() += text[end];
+    }
+    if (is_name && parts.size() == 4) std::rotate(parts.begin() + 1, parts.begin() + 2, parts.end());
+    result += text.substr(from, begin - from) + fmt::format("{}", fmt::join(parts, ", "));
+    from = end;
+  }
+  return result + text.substr(from);
+}
+
+}  // namespace
+
+bool PutChannelsLast(OperationText& text) {
+  if (text.output.size() != 4 || !text.view.empty() || !text.inputs.starts_with("x: $T[N, C, H, W]")) return false;
+  text.inputs = WithSecondLast(text.inputs, "x: $T[");
+  for (std::string_view opener : {"x[", "xp[", "xp: $T[", "total[", "total: $A[", "$Y["})
+    text.body = WithSecondLast(text.body, opener);
+  std::rotate(text.output.begin() + 1, text.output.begin() + 2, text.output.end());
+  std::rotate(text.indices.begin() + 1, text.indices.begin() + 2, text.indices.end());
+  text.channel = {3};
+  return true;
+}
+
+namespace {
 
 // ---- rows
 

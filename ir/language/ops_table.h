@@ -72,6 +72,10 @@ struct Operation {
 
 std::span<const Operation> OperationTable();
 
+// Images with their channels last, [N, H, W, C], in what comes in and goes out; weights stay as they are. False: the
+// operation is not one of an image, or sees it in groups.
+bool PutChannelsLast(OperationText& text);
+
 struct Epilogue {
   std::string_view name;
   std::string_view text;     // $V the value so far, $B the operand's element
