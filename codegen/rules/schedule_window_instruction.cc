@@ -30,6 +30,12 @@ bool ReadsWindows(const Stage& stage, const AccessPattern& data, const AccessPat
          !data.dimension[row] && weights.dimension[row] && !weights.uses[last];
 }
 
+// Whether the length of a row is known: it is padded.
+bool HasFixedRows(const Kernel& kernel, TensorId tensor) {
+  const Expr& extent = kernel.tensors[tensor].shape.back();
+  return LowerExtent(kernel, extent) == UpperExtent(kernel, extent);
+}
+
 std::optional<WindowUse> FindWindowInstruction(const SchedulePlanner& planner, const Stage& stage) {
   const Kernel& kernel = planner.kernel();
   if (stage.reduction != Reduction::kSum || !IsProductOfElements(stage)) return std::nullopt;
@@ -44,7 +50,7 @@ std::optional<WindowUse> FindWindowInstruction(const SchedulePlanner& planner, c
     for (int data : {0, 1}) {
       const AccessPattern &windows = accesses[static_cast<size_t>(data)],
                           &weights = accesses[static_cast<size_t>(1 - data)];
-      if (!IsOfAConstant(planner, weights.tensor)) continue;
+      if (!IsOfAConstant(planner, weights.tensor) || !HasFixedRows(kernel, windows.tensor)) continue;
       const std::optional<bool> shifts =
           ShiftsToFit(meaning, kernel.tensors[windows.tensor].dtype, kernel.tensors[weights.tensor].dtype);
       const double rate = RateOf(*instruction), known = best ? RateOf(*best->instruction) : 0;

@@ -340,6 +340,7 @@ TEST_P(DefaultScheduleOfAwkwardKernels, DynamicSizes) {
                      "softmax(M=1..64,N=100)", "layer_norm(M=1..64,N=128)", "rms_norm(M=1..3,N=31)",
                      "softmax(M=1..64,N=10000000)", "layer_norm(M=1..2,N=9000001)",
                      "conv2d(N=1..8,C=3,H=14,W=14,O=16,R=3,S=3,pad=1,const=1)+bias",
+                     "depthwise_conv2d(N=1..4,C=7,H=13,W=30,R=3,S=3,pad=1,const=1,dtype=u8)",
                      "depthwise_conv2d(N=1..4,C=7,H=13,W=13,R=3,S=3,pad=1)", "maxpool2d(N=1..4,C=3,H=14,W=14,R=2,S=2)",
                      "global_avgpool(N=1..4,C=3,H=7,W=7)"});
 }

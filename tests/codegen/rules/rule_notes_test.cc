@@ -159,6 +159,12 @@ TEST(RuleNotes, WindowsOfBytesByAnInstruction) {
   EXPECT_EQ(instruction(of_28 + "pad=1,const=1,dtype=u8)", "avx512 cpu=generic"), "vpmaddwd_u8_512");
   EXPECT_EQ(instruction(of_28 + "pad=1,const=1,dtype=u8)", "avx2 cpu=generic features=avxvnni"), "none");
   EXPECT_EQ(instruction(of_28 + "pad=1,dtype=u8)", vnni), "none") << "weights that are no constant";
+  EXPECT_EQ(instruction("depthwise_conv2d(N=1..4,C=8,H=28,W=28,R=3,S=3,pad=1,const=1,dtype=u8)", vnni), "vpdpbusd_512");
+  EXPECT_EQ(instruction("kernel k(x: u8[N], const w: i8[3]) -> y: i32[N] where N=20..40 { p: u8[N + 2] "
+                        "p[i] = pad(x[i - 1], 0) y[m] = sum(k) p[m + k] * w[k] }",
+                        vnni),
+            "none")
+      << "a row of a length that is not known";
   EXPECT_EQ(instruction(of_28 + "dilation=2,pad=1,const=1,dtype=u8)", vnni), "none") << "elements lie apart";
   EXPECT_EQ(instruction("depthwise_conv2d(C=8,H=7,W=7,R=3,S=3,pad=1,const=1,dtype=u8)", vnni), "none") << "few lanes";
   EXPECT_EQ(instruction("depthwise_conv2d(C=8,H=14,W=14,R=3,S=3,stride=2,pad=1,const=1,dtype=u8)", vnni),
