@@ -7,6 +7,7 @@
 #include "codegen/instructions.h"
 #include "codegen/rules/contraction_rule.h"
 #include "codegen/rules/schedule_rules.h"
+#include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 
 namespace hone {

@@ -24,8 +24,8 @@
 //   register_tile t.m.0                              inside that loop the tile of t lives in registers
 //   tail y.m shift                                   pad (default), shift, guard or peel
 //   prefetch x for t 4096                            vectors that t loads of x ask for what lies 4096 bytes further on
-//   prefetch x for t panel                           they ask, evenly over all passes over a panel of x, for the next
-//   one tensorize vpdpbusd_512 t.k.1 t.n.1               an instruction does these loops (codegen/instructions.h)
+//   prefetch x for t panel                           evenly over all passes over a panel of x they ask for the next
+//   tensorize vpdpbusd_512 t.k.1 t.n.1               an instruction does these loops (codegen/instructions.h)
 //   pipeline as 2                                    what blocks share of as is computed a trip ahead, in two buffers
 //
 // Texts that were written with other words are read, too: ir/steps/old_words.h.
