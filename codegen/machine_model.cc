@@ -36,6 +36,9 @@ MachineModel ModelGpu(const DeviceTarget& target) {
   for (const Instruction& instruction : AllInstructions())
     if (HasInstruction(target, instruction)) machine.instructions.push_back(&instruction);
   machine.has_async_copies = ComputeCapability(target) >= 80;
+  // OpenCL on a processor. Vulkan's there make vectors of threads side by side.
+  const auto type = target.facts.find("type");
+  machine.threads_are_loops = target.kind == kOpenClKind && type != target.facts.end() && type->second == "cpu";
   machine.l1_bytes = machine.block_bytes;
   machine.l2_bytes = machine.l3_bytes = target.Number("l2").value_or(4 << 20);
   return machine;

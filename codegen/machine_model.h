@@ -81,6 +81,9 @@ struct MachineModel {
   int64_t block_threads = 0;      // at most
   int64_t block_bytes = 0;        // of storage that the threads of a block share
   bool has_async_copies = false;  // from global memory to block storage, past the registers
+  // A block's threads are trips of a loop on one core, whose registers go to memory at each barrier; what one thread
+  // does side by side becomes vectors.
+  bool threads_are_loops = false;
   std::array<int64_t, 3> grid = {(int64_t{1} << 31) - 1, 65535, 65535};  // blocks of a launch, along each dimension
 
   // ---- Memory

@@ -278,6 +278,17 @@ struct Shape {
 constexpr Shape kShapesAhead[] = {
     {8, 16, 8, 8, 2}, {4, 16, 8, 8, 0.7}, {4, 8, 4, 8, 0.7}, {4, 8, 2, 8, 0.7}, {2, 8, 2, 8}};
 constexpr Shape kShapesElse[] = {{4, 16, 4, 8}};  // threads wait for their copies: more of them, with smaller tiles
+// Where threads are loops, a block is one of them, which makes vectors of its columns.
+constexpr int64_t kColumnsOfLoops = 16, kRowsOfLoops = 4, kStepsOfLoops = 4;
+
+int64_t LargestPower(int64_t most) { return BitCeil(most + 1) / 2; }  // of two
+
+// The most columns of which none lies beyond the end, if they are not too few.
+int64_t LanesOfLoops(int64_t width) {
+  int64_t columns = std::min(kColumnsOfLoops, LargestPower(width));
+  while (columns > 4 && width % columns != 0) columns /= 2;
+  return width % columns == 0 ? columns : std::min(kColumnsOfLoops, LargestPower(width));
+}
 
 Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
   const int64_t width = planner.Extent(stage, tile.x), height = tile.y ? planner.Extent(stage, tile.y) : 1;
@@ -285,6 +296,10 @@ Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const T
   const std::span<const Shape> shapes =
       planner.machine().has_async_copies ? std::span<const Shape>(kShapesAhead) : std::span<const Shape>(kShapesElse);
   Shape preferred{};
+  if (planner.machine().threads_are_loops) {
+    preferred = {LanesOfLoops(width), 1, std::min(kRowsOfLoops, LargestPower(height)), 1};
+    return preferred;
+  }
   for (const Shape& shape : shapes) {
     preferred.columns = width >= 32 ? shape.columns : width >= 8 ? 2 : 1;
     preferred.threads_x = std::clamp<int64_t>(BitCeil(CeilDiv(width, preferred.columns)), 4,
@@ -375,8 +390,14 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   tile.x = stage.last_axis();
   tile.y = RowAxis(stage, accesses, tile.x);
   const Shape shape = PreferredShape(planner, stage, tile);
-  tile.columns = planner.Choose(name, kColumns, {1, 2, 4, 8}, shape.columns);
-  tile.threads_x = planner.Choose(name, kThreadsX, {4, 8, 16, 32}, shape.threads_x);
+  const bool as_loops = planner.machine().threads_are_loops;
+  std::vector<int64_t> columns{1, 2, 4, 8}, threads_x{4, 8, 16, 32};
+  if (as_loops) {
+    columns.insert(columns.end(), {16, 32});
+    threads_x.insert(threads_x.begin(), {1, 2});
+  }
+  tile.columns = planner.Choose(name, kColumns, columns, shape.columns);
+  tile.threads_x = planner.Choose(name, kThreadsX, threads_x, shape.threads_x);
   if (tile.y) {
     tile.rows = planner.Choose(name, kThreadRows, {1, 2, 4, 8, 16}, shape.rows);
     tile.threads_y = planner.Choose(name, kThreadsY, {1, 2, 4, 8, 16},
@@ -384,11 +405,11 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   }
   const int64_t depth = planner.Extent(stage.reduce_axes[0]);
   const int64_t inner = Terms(planner, stage) / depth;
-  int64_t steps = 8;
+  int64_t steps = as_loops ? kStepsOfLoops : 8;
   if (planner.machine().has_async_copies && inner == 1)
     steps = std::clamp<int64_t>(kMostCode / (tile.columns * tile.rows), 8, 32);
   tile.steps = planner.Choose(name, kSteps, {1, 2, 4, 8, 16, 32}, std::min<int64_t>(steps, BitCeil(depth)));
-  tile.shares = planner.ChooseIf(name, kShare, Terms(planner, stage) >= 4);
+  tile.shares = planner.ChooseIf(name, kShare, Terms(planner, stage) >= 4 && !as_loops);
   if (tile.shares) tile.parts = ChooseParts(planner, name, stage, tile);
   if (tile.parts > 1) tile.steps = kStepsOfPart;
   if (tile.shares) tile.buffers = ChooseBuffers(planner, name, stage, tile);

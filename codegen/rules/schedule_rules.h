@@ -60,6 +60,8 @@ bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& stage);
 // Columns by the threads of a block, which divide what is reduced. schedule_gpu_columns.cc.
 bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& stage);
+// Windows without a sum over channels: depthwise convolutions, pooling. schedule_gpu_windows.cc.
+bool ScheduleGpuWindows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuOutputs(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& stage);

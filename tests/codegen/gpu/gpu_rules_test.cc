@@ -122,13 +122,34 @@ TEST(GpuRules, EveryFunctionOfFloatsButPow) {
 }
 
 TEST(GpuRules, CopiesThatABlockHasNoRoomForAreNotMade) {
-  const std::string text = "depthwise_conv2d(C=96,H=112,W=112,R=3,S=3,stride=2,pad=1)";
+  const std::string text = "conv2d(C=8,H=112,W=112,O=8,R=7,S=7,stride=2,pad=3)";
   const Kernel kernel = Specialize(ParseKernel(text).value());
   const Result<straight::Program> preferred = StraightOf(text, PlanSchedule(kernel, SomeGpu(), {}).value().schedule);
   ASSERT_FALSE(preferred);
   EXPECT_NE(preferred.error().Text().find("block storage"), std::string::npos) << preferred.error().Text();
   const Result<straight::Program> fitted = StraightOf(text, DefaultSchedule(kernel, SomeGpu()).value());
   EXPECT_TRUE(fitted) << fitted.error().Text();
+}
+
+// Depthwise convolutions and pooling: no copies and no barriers; what rows of a thread's tile read in common is loaded
+// once.
+TEST(GpuRules, WindowsAreReadWhereTheyLie) {
+  for (const std::string text :
+       {"depthwise_conv2d(C=2,H=40,W=40,R=3,S=3,pad=1)+bias+relu", "maxpool2d(C=2,H=40,W=40,R=3,S=3)"}) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    std::map<int64_t, int64_t> accesses;
+    for (int64_t rows : {1, 4}) {
+      const Chooser by_rows = [rows](const Choice& choice) {
+        return choice.site.ends_with(".rows") ? rows : choice.preferred;
+      };
+      const Schedule schedule = PlanSchedule(kernel, SomeGpu(), by_rows).value().schedule;
+      const GpuOutcome outcome = RunOnGpu(text, schedule, {}, {.count = true});
+      EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
+      EXPECT_EQ(outcome.report.barriers, 0) << text;
+      accesses[rows] = outcome.report.global_accesses;
+    }
+    EXPECT_LT(3 * accesses[4], 2 * 4 * accesses[1]) << text;  // of a block, whose outputs are four times as many
+  }
 }
 
 // What a choice may ask too much of a device for; anything else that is refused is the rules' fault.

@@ -1,0 +1,188 @@
+// Windows on GPUs whose elements are not summed over channels: depthwise convolutions, pooling, filters. A thread has
+// a tile of outputs in registers, as high as a few rows, whose windows overlap: with all of them in one piece of code,
+// what several rows read is loaded once. Nothing is copied into block storage; what other threads load, too, comes from
+// the first-level cache.
+#include <algorithm>
+#include <optional>
+
+#include "base/arithmetic.h"
+#include "codegen/rules/gpu_planning.h"
+#include "codegen/rules/schedule_rules.h"
+#include "ir/graph/op_traits.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone {
+namespace {
+
+constexpr Decision kShareWindows{"share_windows", "what windows read is copied into block storage, as tiles",
+                                 Decision::Kind::kAlternative};
+constexpr Decision kWindowRows{.name = "rows", .meaning = "rows of a thread's tile", .grows_code = true};
+
+constexpr Decision kPadsInPlace{"pads_in_place", "padding is decided where windows are read, not copied ahead",
+                                Decision::Kind::kAlternative};
+
+constexpr int64_t kLargestWindow = 128;   // terms
+constexpr int64_t kMostUnrolled = 256;    // terms of a thread in one piece of code
+constexpr int64_t kUsualThreads = 128;    // of a block
+constexpr int64_t kThreadsOfAUnit = 512;  // that hide what each waits for
+constexpr int64_t kColumnsAsLoops = 16;   // of a thread that makes vectors of them
+
+struct WindowTile {
+  AxisId x, y;  // of columns, and of rows; none: there is none
+  int64_t columns = 1, threads_x = 1, rows = 1, threads_y = 1;
+};
+
+// The operand that is read in windows, if all that is reduced slides along something.
+std::optional<AccessPattern> WindowedOperand(const SchedulePlanner& planner, const Stage& stage) {
+  std::optional<AccessPattern> data;
+  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+    bool slides = false;
+    for (AxisId axis : stage.spatial_ids())
+      slides |= planner.Extent(stage, axis) > 1 && access.uses[axis] && !access.dimension[axis];
+    if (!slides) continue;
+    if (data || !access.affine) return std::nullopt;
+    data = access;
+  }
+  if (!data) return std::nullopt;
+  for (AxisId axis : stage.reduce_ids())
+    if (planner.Extent(stage, axis) > 1 && (!data->uses[axis] || data->dimension[axis])) return std::nullopt;
+  return data;
+}
+
+// The last axis before the columns along which windows slide, so that its outputs share what they read.
+AxisId RowsOfWindows(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& data, AxisId x) {
+  for (AxisId axis = stage.last_axis(); axis; --axis)
+    if (axis != x && planner.Extent(stage, axis) > 1 && data.uses[axis] && !data.dimension[axis]) return axis;
+  return {};
+}
+
+WindowTile ChooseTile(SchedulePlanner& planner, const std::string& name, const Stage& stage,
+                      const AccessPattern& data) {
+  const MachineModel& machine = planner.machine();
+  WindowTile tile;
+  tile.x = stage.last_axis();
+  tile.y = RowsOfWindows(planner, stage, data, tile.x);
+  const int64_t width = planner.Extent(stage, tile.x);
+  const bool as_loops = machine.threads_are_loops;
+  std::vector<int64_t> columns{1, 2, 4}, threads_x{8, 16, 32, 64};
+  if (as_loops) {
+    columns.insert(columns.end(), {8, 16});
+    threads_x.insert(threads_x.begin(), 1);
+  }
+  int64_t preferred = 1;  // threads side by side read elements side by side
+  if (as_loops)
+    while (preferred < kColumnsAsLoops && width % (2 * preferred) == 0) preferred *= 2;
+  tile.columns = planner.Choose(name, kColumns, columns, preferred);
+  const int64_t across = CeilDiv(width, tile.columns);
+  tile.threads_x = planner.Choose(
+      name, kThreadsX, threads_x,
+      as_loops ? 1 : std::clamp<int64_t>(BitCeil(across), 8, std::min<int64_t>(32, AllowedThreads(planner))));
+  if (!tile.y) return tile;
+  const int64_t height = planner.Extent(stage, tile.y);
+  int64_t rows = 4;
+  while (rows > 1 &&
+         (rows > height || Outputs(planner, stage) / (tile.columns * rows) < kThreadsOfAUnit * machine.cores))
+    rows /= 2;
+  tile.rows = planner.Choose(name, kWindowRows, {1, 2, 4, 7, 8}, rows);
+  const int64_t down = std::max<int64_t>(1, std::min(kUsualThreads, AllowedThreads(planner)) / tile.threads_x);
+  tile.threads_y = planner.Choose(name, kThreadsY, {1, 2, 4, 8, 16},
+                                  as_loops ? 1 : std::min({BitCeil(CeilDiv(height, tile.rows)), down, int64_t{16}}));
+  return tile;
+}
+
+// Blocks and threads of the stage whose outputs are stored; the innermost loop of threads.
+std::string ScheduleOutputs(SchedulePlanner& planner, const std::string& name, const WindowTile& tile) {
+  const Stage out = planner.StageNamed(name);
+  const std::string x = out.axis(tile.x).name, y = tile.y ? out.axis(tile.y).name : "";
+  planner.Split(name, x, {tile.threads_x, tile.columns});
+  if (!y.empty()) planner.Split(name, y, {tile.threads_y, tile.rows});
+  std::vector<std::string> others;
+  for (AxisId axis : out.spatial_ids())
+    if (axis != tile.x && axis != tile.y) others.push_back(out.axis(axis).name);
+  std::vector<std::string> order = others;
+  for (const char* part : {".0", ".1", ".2"}) {
+    if (!y.empty()) order.push_back(y + part);
+    order.push_back(x + part);
+  }
+  planner.Reorder(name, order);
+  const int64_t width = planner.Extent(out, tile.x), height = tile.y ? planner.Extent(out, tile.y) : 1;
+  std::vector<BlockLoop> blocks;
+  if (!others.empty())
+    blocks.push_back({Fused(planner, name, others), Outputs(planner, out) / width / height, LaunchAxis::kBlockZ});
+  if (!y.empty()) blocks.push_back({y + ".0", CeilDiv(height, tile.threads_y * tile.rows), LaunchAxis::kBlockY});
+  blocks.push_back({x + ".0", CeilDiv(width, tile.threads_x * tile.columns)});
+  BindBlocks(planner, name, blocks);
+  planner.Bind(name, x + ".1", LaunchAxis::kThreadX);
+  if (!y.empty()) {
+    planner.Bind(name, y + ".1", LaunchAxis::kThreadY);
+    planner.Unroll(name, {y + ".2"});
+  }
+  planner.Vectorize(name, {x + ".2"});
+  return x + ".1";
+}
+
+// A thread's tile: terms outside, as many of them unrolled as make one piece of code.
+void ScheduleTerms(SchedulePlanner& planner, const std::string& name, const WindowTile& tile) {
+  const Stage sum = planner.StageNamed(name);
+  std::vector<std::string> order, unrolled;
+  for (AxisId axis : sum.spatial_ids())
+    if (axis != tile.x && axis != tile.y) order.push_back(sum.axis(axis).name);
+  int64_t terms = tile.rows * tile.columns;
+  for (const Axis& axis : sum.reduce_axes) order.push_back(axis.name);
+  for (auto axis = sum.reduce_axes.rbegin(); axis != sum.reduce_axes.rend(); ++axis) {
+    terms *= planner.Extent(*axis);
+    if (terms > kMostUnrolled) break;
+    unrolled.push_back(axis->name);
+  }
+  if (tile.y) {
+    order.push_back(sum.axis(tile.y).name);
+    unrolled.push_back(order.back());
+  }
+  order.push_back(sum.axis(tile.x).name);
+  planner.Reorder(name, order);
+  planner.Unroll(name, unrolled);
+  planner.Vectorize(name, {order.back()});
+}
+
+// Takes in the stage that makes the windowed operand for this one alone, padding it: zeros cost no memory then. Columns
+// that lie side by side stay whole vectors if zeros are there to be read.
+void TakePaddingIn(SchedulePlanner& planner, const std::string& stage, const AccessPattern& data, AxisId x) {
+  const std::string name = planner.kernel().tensors[data.tensor].name;
+  if (!IsMadeForOneReader(planner, name)) return;
+  bool is_costly = false;
+  Walk(planner.StageNamed(name).body, [&](const Expr& e) { is_costly |= IsCostly(e.op()); });
+  if (is_costly) return;
+  const bool is_in_vectors = planner.machine().threads_are_loops && data.strides[x] == 1;
+  if (planner.ChooseIf(stage, kPadsInPlace, !is_in_vectors)) planner.Inline(name);
+}
+
+}  // namespace
+
+bool ScheduleGpuWindows(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  if (stage.axes.empty() || Terms(planner, stage) > kLargestWindow)
+    return planner.Refuse("windows", name, "it is one number, or of many terms");
+  const std::optional<AccessPattern> data = WindowedOperand(planner, stage);
+  if (!data) return planner.Refuse("windows", name, "more than windows is reduced");
+  if (planner.ChooseIf(name, kShareWindows, false))
+    return planner.Refuse("windows", name, "left out by a choice of the search");
+  const WindowTile tile = ChooseTile(planner, name, stage, *data);
+  TakePaddingIn(planner, name, *data, tile.x);
+  std::string sum = name, out = planner.FinishingStage(name);
+  if (out.empty()) {
+    out = name;
+    sum = planner.FreshName(name + "_sum");
+    if (!planner.Rewrite({"cache_write", name, {sum}}))
+      return planner.Refuse("windows", name, "its sum cannot be a stage of its own");
+  }
+  planner.MarkScheduled(sum);
+  planner.MarkScheduled(out);
+  planner.Took("windows", name, "a thread per few rows of windows");
+  const std::string thread = ScheduleOutputs(planner, out, tile);
+  planner.ComputeAt(sum, out, thread);
+  planner.Store(sum, Scope::kRegisters);
+  ScheduleTerms(planner, sum, tile);
+  return true;
+}
+
+}  // namespace hone
