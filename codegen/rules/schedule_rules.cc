@@ -28,7 +28,8 @@ bool ScheduleGpuRowsOrBlocks(SchedulePlanner& planner, const std::string& stage)
 }
 
 bool ScheduleGpuProducts(SchedulePlanner& planner, const std::string& stage) {
-  return ScheduleGpuColumns(planner, stage) || ScheduleGpuWindows(planner, stage) || ScheduleGpuTiles(planner, stage);
+  return ScheduleGpuColumns(planner, stage) || ScheduleGpuWindows(planner, stage) ||
+         ScheduleGpuWinograd(planner, stage) || ScheduleGpuTiles(planner, stage);
 }
 
 constexpr ScheduleRule kGpuReductions[] = {

@@ -62,6 +62,8 @@ bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& stage);
 // Windows without a sum over channels: depthwise convolutions, pooling. schedule_gpu_windows.cc.
 bool ScheduleGpuWindows(SchedulePlanner& planner, const std::string& stage);
+// Convolutions by minimal filtering, where the kernel's accuracy allows other rounding. schedule_gpu_winograd.cc.
+bool ScheduleGpuWinograd(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuOutputs(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& stage);

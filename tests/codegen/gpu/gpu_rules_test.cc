@@ -152,6 +152,29 @@ TEST(GpuRules, WindowsAreReadWhereTheyLie) {
   }
 }
 
+// Less than strict accuracy: three launches, and a fourth that transforms the filter, once.
+TEST(GpuRules, ConvolutionsByWinograd) {
+  for (const std::string text : {"conv2d(C=5,H=9,W=7,O=6,R=3,S=3,pad=1,const=1,accuracy=relaxed)+bias+add+relu",
+                                 "conv2d(N=2,C=3,H=8,W=10,O=4,R=3,S=3,const=1,accuracy=relaxed)"}) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    for (int64_t m : {2, 4}) {
+      const Chooser by_tiles = [m](const Choice& choice) {
+        return choice.site.ends_with(".winograd") ? m : choice.preferred;
+      };
+      const Schedule schedule = PlanSchedule(kernel, SomeGpu(), by_tiles).value().schedule;
+      const straight::Program program = StraightOf(text, schedule).value();
+      EXPECT_EQ(program.launches.size(), 3u) << PrintSchedule(schedule);
+      EXPECT_EQ(program.pack.size(), 1u) << PrintSchedule(schedule);
+      const GpuOutcome outcome = RunStraight(text, program);
+      EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(schedule);
+    }
+  }
+  // Many channels: by default.
+  const char* large = "conv2d(C=256,H=14,W=14,O=256,R=3,S=3,pad=1,const=1,accuracy=relaxed)";
+  EXPECT_NE(PrintSchedule(DefaultSchedule(Specialize(ParseKernel(large).value()), SomeGpu()).value()).find("winograd"),
+            std::string::npos);
+}
+
 // What a choice may ask too much of a device for; anything else that is refused is the rules' fault.
 bool ExceedsTheDevice(const std::string& refusal) {
   constexpr const char* kLimits[] = {"threads in a block, at most", "bytes of block storage, at most",
@@ -202,7 +225,8 @@ TEST(GpuRules, RandomSchedules) {
   texts.insert(texts.end(),
                {"softmax(M=2,N=300)", "layer_norm(M=2,N=515)", "rms_norm(M=2,N=300)+mul", "reduce_sum(M=3,N=600)",
                 "reduce_sum(M=1,N=9000)", "global_avgpool(C=3,H=17,W=19)", "dense(M=1,N=6,K=130)+bias",
-                "dense(M=3,N=5,K=128)", "matmul(M=1,N=24,K=100)+bias", "matmul(M=3,N=21,K=70)"});
+                "dense(M=3,N=5,K=128)", "conv2d(C=5,H=9,W=7,O=6,R=3,S=3,pad=1,const=1,accuracy=relaxed)+bias+relu",
+                "matmul(M=1,N=24,K=100)+bias", "matmul(M=3,N=21,K=70)"});
   struct Counts {
     int samples = 0, runs = 0, shared = 0;
   };
