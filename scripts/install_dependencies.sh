@@ -27,7 +27,7 @@ case ${1:-} in
   # tests, sanitizers and checks
   "") packages+=(libgtest-dev libgmock-dev clang-19 lld-19 libclang-rt-19-dev clang-format-19 clang-tidy-19
                  python3-numpy python3-setuptools python3-pip python3-venv ocl-icd-libopencl1 pocl-opencl-icd
-                 mesa-vulkan-drivers mount) ;;
+                 mesa-vulkan-drivers oclgrind vulkan-validationlayers mount) ;;
   *) echo "usage: scripts/install_dependencies.sh [--build-only | --edge | --edge-arm64]" >&2; exit 2 ;;
 esac
 
