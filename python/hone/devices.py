@@ -1,0 +1,47 @@
+"""Which device is meant: a name, or an array that is there."""
+import threading
+
+from hone import dlpack
+from hone import library as lib
+
+_WORDS = "wanted an array of a device, \"cuda\", \"cuda:0\", or \"opencl\" with stream= a command queue"
+
+
+class Devices:
+    """Those that a client has opened, each once."""
+
+    def __init__(self, options):
+        self._options = options
+        self._opened = {}  # what tells contexts apart → device
+        self._lock = threading.Lock()
+
+    def find(self, device, stream):
+        """None: the host. Error: "unsupported" kinds, names that are none, contexts that cannot be found out."""
+        if device is None:
+            return None
+        on = dlpack.device_of(device)
+        name = str(device) if on is None else dlpack.device_name(on)
+        kind, _, number = name.partition(":")
+        if kind in ("cpu", "cuda_host"):
+            return None
+        if kind == "vulkan":
+            raise lib.Error("unsupported", "DLPack does not say what handle an array of Vulkan's has; C programs have "
+                            "hone_vulkan.h for it", "device")
+        if kind in ("cuda", "cuda_managed"):
+            from hone.cuda import context_of  # pylint: disable=import-outside-toplevel
+        elif kind == "opencl":
+            from hone.opencl import context_of  # pylint: disable=import-outside-toplevel
+        else:
+            raise lib.Error("unsupported" if on else "invalid", f"{name}; {_WORDS}", "device")
+        if on is None and number and not number.isdecimal():
+            raise lib.Error("invalid", f"{name}; {_WORDS}", "device")
+        context = context_of(device if on else None, int(number) if number else None, stream)
+        with self._lock:
+            if context.key not in self._opened:
+                self._opened[context.key] = context.open(self._options)
+            return self._opened[context.key]
+
+    def forget(self):
+        """Devices live as long as their kernels."""
+        with self._lock:
+            self._opened.clear()

@@ -1,0 +1,375 @@
+"""The Python package on arrays of devices: OpenCL's as a program has them, and CUDA's on a driver without a device."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import unittest
+
+import harness
+from dlpack_producer import BF16, CUDA, F16, OPENCL, VULKAN, Producer
+from python_case import SOURCE, PythonCase, numpy
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KERNEL = "dense(M=48,N=80,K=64,const=1)+bias+relu"
+FAKE_CUDA = os.path.join(harness.BUILD, "tests", "fake_cuda", "libcuda.so.1")
+READ_WRITE, READ_ONLY, COPY = 1, 4, 32
+POINTER = ctypes.POINTER(ctypes.c_void_p)
+
+
+class OpenClProgram:
+    """A context with an in-order queue, and arrays there. Skips the test where there is no device."""
+
+    def __init__(self, test):
+        try:
+            self.cl = cl = ctypes.CDLL("libOpenCL.so.1")
+        except OSError as error:
+            test.skipTest(f"[SKIP] {error}")
+        for name in ("clCreateContext", "clCreateCommandQueue", "clCreateBuffer", "clCreateUserEvent"):
+            getattr(cl, name).restype = ctypes.c_void_p
+        platform, self.device, self.status = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int32()
+        if cl.clGetPlatformIDs(1, ctypes.byref(platform), None) or cl.clGetDeviceIDs(
+                platform, ctypes.c_uint64(0xFFFFFFFF), 1, ctypes.byref(self.device), None):
+            test.skipTest("[SKIP] no device of OpenCL's is here")
+        self.context, self.other_context = self.new_context(), self.new_context()
+        self.queue = self.new_queue(self.context)
+        self.buffers = []
+        test.addCleanup(self.close)
+
+    def new_context(self):
+        return ctypes.c_void_p(self.cl.clCreateContext(None, 1, ctypes.byref(self.device), None, None, ctypes.byref(self.status)))
+
+    def new_queue(self, context):
+        return ctypes.c_void_p(self.cl.clCreateCommandQueue(context, self.device, ctypes.c_uint64(0), ctypes.byref(self.status)))
+
+    def array(self, values, *, context=None, flags=READ_WRITE, before=b"", **facts):
+        """A buffer with `before` and the values in it, as an array of the values."""
+        data = before + values.tobytes()
+        memory = ctypes.c_void_p(self.cl.clCreateBuffer(context or self.context, ctypes.c_uint64(flags | COPY),
+                                                        ctypes.c_size_t(len(data)), data, ctypes.byref(self.status)))
+        assert self.status.value == 0
+        self.buffers.append(memory)
+        return Producer(memory.value, (OPENCL, 0), facts.pop("shape", values.shape), offset=len(before), **facts)
+
+    def read(self, array):
+        """After what the queue has to do."""
+        data, shape, *_ = array.facts
+        values = numpy.empty(shape, numpy.float32)
+        assert self.cl.clEnqueueReadBuffer(self.queue, ctypes.c_void_p(data), 1, ctypes.c_size_t(array.facts[4]),
+                                           ctypes.c_size_t(values.nbytes), values.ctypes.data_as(ctypes.c_void_p), 0, None, None) == 0
+        return values
+
+    def hold(self, test):
+        """The queue waits; for what this returns to be called."""
+        event = ctypes.c_void_p(self.cl.clCreateUserEvent(self.context, ctypes.byref(self.status)))
+        assert self.cl.clEnqueueBarrierWithWaitList(self.queue, 1, ctypes.byref(event), None) == 0
+        test.addCleanup(self.cl.clSetUserEventStatus, event, 0)  # whatever else goes wrong
+        return lambda: self.cl.clSetUserEventStatus(event, 0)
+
+    def close(self):
+        for memory in self.buffers:
+            self.cl.clReleaseMemObject(memory)
+        self.cl.clReleaseCommandQueue(self.queue)
+        for context in (self.context, self.other_context):
+            self.cl.clReleaseContext(context)
+
+
+class OnOpenCl(PythonCase):
+    def setUp(self):
+        if not os.path.exists(os.environ["HONE_OPENCL_LIBRARY"]):
+            self.skipTest(f"[SKIP] {os.environ['HONE_OPENCL_LIBRARY']} was not built")
+        self.program = OpenClProgram(self)
+        self.x, self.w, self.bias = self.arrays((48, 64), (80, 64), (80,))
+        self.bias -= 16
+        self.wanted = numpy.maximum(self.x @ self.w.T + self.bias, 0)
+        self.y = self.program.array(numpy.full((48, 80), -1, numpy.float32))
+        self.client = self.hone.Client(socket=self.directory.socket, disk_cache=False)  # of this test's contexts
+        self.addCleanup(self.client.close)
+
+    def bound(self, device=None, stream=None):
+        kernel = self.client.kernel(KERNEL, device=device or self.y, stream=stream, deadline=60)
+        self.addCleanup(kernel.release)
+        return kernel.bind(w=self.program.array(self.w, version=0), bias=self.program.array(self.bias))
+
+    def assert_right(self, y):
+        numpy.testing.assert_allclose(self.program.read(y), self.wanted, rtol=1e-4, atol=1e-4)
+
+    def assert_refused(self, words, function, *arguments, **options):
+        with self.assertRaisesRegex(self.hone.Error, words):
+            function(*arguments, **options)
+
+    def test_a_call_without_a_queue_has_ended_when_it_returns(self):
+        kernel = self.bound()
+        self.assertIsInstance(kernel, self.hone.DeviceKernel)
+        self.assertIn("opencl", kernel.info["target"])
+        x = self.program.array(self.x)
+        held = len(Producer.held)
+        self.assertIs(kernel(x, out=self.y), self.y)
+        self.assertEqual(len(Producer.held), held)
+        self.assert_right(self.y)
+        # Constants that the first call brings, and arrays of a DLPack older than versions.
+        again = self.client.kernel(KERNEL, device=x)
+        old = self.program.array(self.x, version=0, strides=(64, 1))
+        y = self.program.array(numpy.zeros((48, 80), numpy.float32))
+        again(old, self.program.array(self.w), self.program.array(self.bias), out=y)
+        self.assert_right(y)
+        again.release()
+
+    def test_on_a_queue_arrays_are_kept_until_the_work_has_ended(self):
+        for given in (self.program.queue.value, type("Queue", (), {"int_ptr": self.program.queue.value})()):
+            kernel = self.bound(device="opencl", stream=given)
+            held = len(Producer.held)
+            go_on = self.program.hold(self)
+            kernel(self.program.array(self.x), out=self.y)  # returns
+            self.assertEqual(len(Producer.held), held + 2)
+            self.assertEqual(self.y.streams, [None] * len(self.y.streams))
+            go_on()
+            self.assert_right(self.y)
+            other = self.program.array(numpy.zeros((48, 80), numpy.float32))
+            kernel(self.program.array(self.x), out=other, stream=given)
+            self.program.cl.clFinish(self.program.queue)
+            kernel.release()
+            self.assertEqual(len(Producer.held), held)
+            self.assert_right(other)
+
+    def test_binding_waits_for_what_writes_the_constants(self):
+        program = self.program
+        w, x = program.array(numpy.zeros_like(self.w)), program.array(self.x)
+        kernel = self.client.kernel(KERNEL, device=w, stream=program.queue)
+        go_on = program.hold(self)
+        program.cl.clEnqueueWriteBuffer(program.queue, ctypes.c_void_p(w.facts[0]), 0, ctypes.c_size_t(0),
+                                        ctypes.c_size_t(self.w.nbytes), self.w.ctypes.data_as(ctypes.c_void_p), 0, None, None)
+        bias = program.array(self.bias)
+        binding = threading.Thread(target=kernel.bind, args=(w, bias))
+        binding.start()
+        binding.join(0.3)
+        self.assertTrue(binding.is_alive())
+        go_on()
+        binding.join()
+        kernel(x, out=self.y)
+        self.assert_right(self.y)
+        # A kernel that nobody has any more is released, and its arrays with it.
+        held = len(Producer.held)
+        del kernel, binding
+        self.assertLess(len(Producer.held), held)
+
+    def test_a_client_that_goes_waits_for_the_work(self):
+        client = self.hone.Client(socket=self.directory.socket, disk_cache=False)
+        held = len(Producer.held)
+        kernel = client.kernel(KERNEL, device="opencl", stream=self.program.queue)
+        kernel.bind(self.program.array(self.w), self.program.array(self.bias))
+        for _ in range(20):
+            kernel(self.program.array(self.x), out=self.y)
+        client.close()
+        kernel(self.program.array(self.x), out=self.y)  # kernels outlive it
+        del kernel
+        self.assertEqual(len(Producer.held), held)
+        self.assert_right(self.y)
+
+    def test_arrays_may_begin_within_their_buffers(self):
+        kernel = self.bound()
+        y = self.program.array(numpy.zeros((48, 80), numpy.float32), before=bytes(4096))
+        kernel(self.program.array(self.x, before=bytes(8192)), out=y)
+        self.assert_right(y)
+        self.assert_refused("^x: the array begins 4 bytes into its buffer, where OpenCL makes no sub-buffer", kernel,
+                            self.program.array(self.x, before=bytes(4)), out=self.y)
+
+    def test_errors_name_the_operand_and_what_was_wanted(self):
+        kernel = self.bound()
+        program, x = self.program, self.program.array(self.x)
+        odd = numpy.zeros((48, 64), numpy.float32)
+        for words, array in (
+                (r"^x: float16 elements, wanted float32", program.array(odd, element=F16)),
+                (r"^x: bfloat16 elements, wanted float32", program.array(odd, element=BF16)),
+                (r"^x: shape \(64, 48\), wanted \(48, 64\)", program.array(odd, shape=(64, 48))),
+                (r"^x: the array is not dense", program.array(odd, strides=(1, 48))),
+                (r"^x: the array is on cuda:0, the kernel on this opencl", Producer(16, (CUDA, 0), (48, 64))),
+                (r"^x: the array is on cpu:0, the kernel on this opencl", odd),
+                (r"^x: list is no array that speaks DLPack", [1.0]),
+                (r"\(x\): the buffer is another context's", program.array(odd, context=program.other_context)),
+                (r"\(x\): the buffer has 64 bytes, the operand 12288", program.array(odd[:1, :16], shape=(48, 64))),
+                (r"^x: an array of DLPack 2.0, wanted 1", program.array(odd, version=2))):
+            self.assert_refused(words, kernel, array, out=self.y)
+        self.assert_refused("no array to write: give out=", kernel, x)
+        self.assert_refused("^y: the array to write is read-only", kernel, x,
+                            out=program.array(self.wanted, read_only=True))
+        self.assert_refused(r"\(y\): the buffer is one that kernels only read", kernel, x,
+                            out=program.array(self.wanted, flags=READ_ONLY))
+        self.assert_refused("2 arrays to write, wanted 1", kernel, x, out=(self.y, self.y))
+        self.assert_refused("queue: the queue is another context's", kernel, x, out=self.y,
+                            stream=program.new_queue(program.other_context).value)
+        self.assert_refused("stream: 'here', wanted a handle", kernel, x, out=self.y, stream="here")
+        self.assert_refused("stream: no command queue", kernel, x, out=self.y, stream=0)
+        self.assert_refused("overlaps", self.client.kernel("add(M=48,N=80)", device=x), self.y, self.y, out=self.y)
+        kernel(x, out=self.y)
+        self.assert_right(self.y)
+        kernel.release()
+        self.assert_refused("the kernel was released", kernel, x, out=self.y)
+
+    def test_devices_that_cannot_be_opened_say_why(self):
+        for words, device in (("DLPack does not say what handle an array of Vulkan's has", Producer(16, (VULKAN, 0), (1,))),
+                              ("DLPack does not say what handle", "vulkan:0"), ("opencl:0 does not say which context", "opencl:0"),
+                              ("rocm:1; wanted an array of a device", Producer(16, (10, 1), (1,))),
+                              ("cuda:one; wanted", "cuda:one"), ("it is none of OpenCL's", Producer(0, (OPENCL, 0), (1,)))):
+            self.assert_refused(words, self.client.kernel, KERNEL, device=device)
+        # A device's array for a kernel of the host, and the host's for one that was asked for like it.
+        host = self.client.kernel("add(M=48,N=80)", device=self.wanted)
+        self.assert_refused("the array is on opencl:0, the kernel in the host's memory", host, self.y, self.y)
+        numpy.testing.assert_array_equal(host(self.wanted, self.wanted), 2 * self.wanted)
+
+
+@unittest.skipIf(not os.path.exists(FAKE_CUDA), f"[SKIP] {FAKE_CUDA} was not built")
+class OnCuda(PythonCase):
+    """With tests/support/fake_cuda in the place of NVIDIA's driver. A stub computes in the place of served code, which that
+    driver cannot run; libhone_cuda itself is opened on it, too."""
+
+    def run_program(self, body, *, library=None):
+        """Python, in a process of its own, where the driver is loaded already; what it prints."""
+        program = textwrap.dedent("""
+            import ctypes, os, sys
+            fake = ctypes.CDLL(FAKE)
+            import hone
+            from dlpack_producer import CUDA, Producer
+            client = hone.Client(disk_cache=False)
+            def enter(device):
+                context = ctypes.c_void_p()
+                assert fake.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+                assert fake.cuCtxPushCurrent_v2(context) == 0
+                return context
+            def array(values, device=0, **facts):
+                address = ctypes.c_ulonglong()
+                assert fake.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4 * len(values))) == 0
+                (ctypes.c_float * len(values)).from_address(address.value)[:] = values
+                return Producer(address.value, (CUDA, device), facts.pop("shape", (len(values),)), **facts)
+            def read(array):
+                return list((ctypes.c_float * array.facts[1][0]).from_address(array.facts[0]))
+            def refused(function, *arguments, **options):
+                try:
+                    function(*arguments, **options)
+                except hone.Error as error:
+                    return f"{error.kind}: {error}"
+                raise AssertionError("it was not refused")
+            """).replace("FAKE", repr(FAKE_CUDA)) + textwrap.dedent(body)
+        environment = {**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python") + os.pathsep + HERE}
+        if library:
+            environment["HONE_CUDA_LIBRARY"] = library
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120,
+                              env=environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout.splitlines()
+
+    def stub(self):
+        folder = tempfile.TemporaryDirectory(prefix="hone-cuda-")
+        self.addCleanup(folder.cleanup)
+        library = os.path.join(folder.name, "libhone_cuda.so")
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+                        "-I", os.path.join(SOURCE, "client"), "-I", SOURCE, os.path.join(HERE, "cuda_stub.c"), "-o", library],
+                       check=True)
+        return library
+
+    def test_calls_go_to_streams_that_producers_are_told_of(self):
+        said = self.run_program("""
+            stub = ctypes.CDLL(os.environ["HONE_CUDA_LIBRARY"])
+            stub.stub_stream.restype = stub.stub_context.restype = ctypes.c_void_p
+            context = enter(0)
+            x, w, y = array([1, 2, 3, 4]), array([5, 6, 7, 8], version=0), array([0, 0, 0, 0])
+            kernel = client.kernel("scale", device=x)
+            print(stub.stub_context() == context.value, kernel.bind(w=w)(x, out=y) is y, read(y), stub.stub_stream())
+            print(x.streams, w.streams, y.streams)  # 1: the default one
+            stream = ctypes.c_void_p()
+            fake.cuStreamCreate(ctypes.byref(stream), 1)
+            class Torch: cuda_stream = stream.value
+            class CuPy: ptr = stream.value
+            class Protocol:
+                def __cuda_stream__(self): return (0, stream.value)
+            for given in (stream.value, Torch(), CuPy(), Protocol()):
+                kernel(x, out=y, stream=given)
+                assert stub.stub_stream() == stream.value and x.streams[-1] == y.streams[-1] == stream.value
+            part = array([9, 9, 9, 9, 1, 1, 1, 2], offset=16, shape=(4,))
+            print(read(kernel(part, out=y, stream=1)))
+            print(stub.stub_stream(), part.streams[-1])
+            """, library=self.stub())
+        self.assertEqual(said, ["True True [5.0, 12.0, 21.0, 32.0] None", "[1, 1] [1] [1]", "[5.0, 6.0, 7.0, 16.0]", "None 1"])
+
+    def test_arrays_are_kept_until_their_event_comes(self):
+        said = self.run_program("""
+            stub = ctypes.CDLL(os.environ["HONE_CUDA_LIBRARY"])
+            enter(0)
+            kernel = client.kernel("scale", device="cuda:0")
+            kernel.bind(array([5, 6, 7, 8]))
+            y = array([0, 0, 0, 0])
+            fake.FakeCudaHold(True)
+            for _ in range(3):
+                kernel(array([1, 2, 3, 4]), out=y)
+            print(len(Producer.held))
+            fake.FakeCudaHold(False)
+            kernel(array([1, 2, 3, 4]), out=y)
+            print(len(Producer.held))
+            held = fake.FakeCudaHeld()
+            client.close()
+            kernel.release()
+            del kernel
+            print(len(Producer.held), stub.stub_released(), stub.stub_closed(), held - fake.FakeCudaHeld())
+            """, library=self.stub())
+        # Held: w, three times x and y; then w alone. Four events and the primary context go at the end.
+        self.assertEqual(said, ["7", "1", "0 1 1 5"])
+
+    def test_contexts_and_wrong_arrays(self):
+        said = self.run_program("""
+            stub = ctypes.CDLL(os.environ["HONE_CUDA_LIBRARY"])
+            stub.stub_context.restype = ctypes.c_void_p
+            first = enter(0)
+            x, y = array([1, 2, 3, 4]), array([0, 0, 0, 0])
+            second = enter(1)
+            elsewhere = array([1, 2, 3, 4], device=1)
+            kernel = client.kernel("scale", device=elsewhere)
+            print(stub.stub_context() == second.value)
+            client.kernel("scale", device="cuda")
+            print(stub.stub_context() == second.value)
+            kernel = client.kernel("scale", device="cuda:0").bind(x)
+            print(stub.stub_context() == first.value)
+            print(refused(kernel, elsewhere, out=y))
+            print(refused(kernel, x, out=elsewhere))
+            print(refused(kernel, x))
+            print(refused(client.kernel, "unknown", device="cuda:0"))
+            held = fake.FakeCudaHeld()
+            os.environ["STUB_REFUSES"] = "1"
+            print(refused(hone.Client(disk_cache=False).kernel, "scale", device="cuda:0"))
+            print(fake.FakeCudaHeld() - held)  # no context either
+            current = ctypes.c_void_p()
+            fake.cuCtxGetCurrent(ctypes.byref(current))
+            print(current.value == second.value)
+            """, library=self.stub())
+        self.assertEqual(said, ["True", "True", "True", "invalid: x: the array is on cuda:1, the kernel on cuda:0",
+                                "invalid: y: the array is on cuda:1, the kernel on cuda:0",
+                                "invalid: scale: no array to write: give out=, an array of the device for each output",
+                                "unsupported: the stub has no such kernel", "run failed: the stub opens nothing", "0", "True"])
+
+    def test_the_library_itself_opens_contexts(self):
+        if not os.path.exists(os.environ["HONE_CUDA_LIBRARY"]):
+            self.skipTest(f"[SKIP] {os.environ['HONE_CUDA_LIBRARY']} was not built")
+        said = self.run_program("""
+            enter(0)
+            print(refused(client.kernel, "add(M=8,N=16)", device="cuda:0", deadline=60))
+            """)
+        self.assertRegex(said[0], "^(unsupported|invalid|not found): .*(cuda|CUDA)")
+        said = self.run_program("""
+            print(refused(client.kernel, "add(M=8,N=16)", device="cuda:0"))
+            """, library="/nowhere/libhone_cuda.so")
+        self.assertRegex(said[0], "^not found: libhone_cuda is not there; build or install hone, or set HONE_CUDA_LIBRARY")
+
+    def test_without_a_driver_it_says_so(self):
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            with self.assertRaisesRegex(self.hone.Error, "there is no libcuda.so.1 here"):
+                self.client.kernel("add(M=8,N=16)", device="cuda:0")
+        else:
+            self.skipTest("[SKIP] there is a driver of NVIDIA's here")
+
+
+if __name__ == "__main__":
+    harness.main()
