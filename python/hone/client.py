@@ -47,7 +47,6 @@ class Client:
 
     def close(self):
         """Kernels may outlive it."""
-        self._devices.forget()
         self._handle.free()
 
     def __enter__(self):

@@ -1,5 +1,6 @@
 """Which device is meant: a name, or an array that is there."""
 import threading
+import weakref
 
 from hone import dlpack
 from hone import library as lib
@@ -8,11 +9,11 @@ _WORDS = "wanted an array of a device, \"cuda\", \"cuda:0\", or \"opencl\" with 
 
 
 class Devices:
-    """Those that a client has opened, each once."""
+    """Those that a client has opened, each once; they go with their last kernels."""
 
     def __init__(self, options):
         self._options = options
-        self._opened = {}  # what tells contexts apart → device
+        self._opened = weakref.WeakValueDictionary()  # what tells contexts apart → device
         self._lock = threading.Lock()
 
     def find(self, device, stream):
@@ -37,11 +38,7 @@ class Devices:
             raise lib.Error("invalid", f"{name}; {_WORDS}", "device")
         context = context_of(device if on else None, int(number) if number else None, stream)
         with self._lock:
-            if context.key not in self._opened:
-                self._opened[context.key] = context.open(self._options)
-            return self._opened[context.key]
-
-    def forget(self):
-        """Devices live as long as their kernels."""
-        with self._lock:
-            self._opened.clear()
+            there = self._opened.get(context.key)
+            if there is None:
+                there = self._opened[context.key] = context.open(self._options)
+            return there

@@ -169,6 +169,57 @@ class OnOpenCl(PythonCase):
         self.assertEqual(len(Producer.held), held)
         self.assert_right(self.y)
 
+    def test_threads_call_one_kernel_at_once_on_queues_of_their_own(self):
+        kernel = self.bound()
+        queues = [None] + [self.program.new_queue(self.program.context) for _ in range(3)]
+        held, wrong = len(Producer.held), []
+
+        def work(queue):
+            mine = self.program.array(numpy.zeros((48, 80), numpy.float32))
+            for _ in range(30):
+                kernel(self.program.array(self.x), out=mine, stream=queue)
+                if queue is not None:
+                    self.program.cl.clFinish(queue)
+                if not numpy.allclose(self.program.read(mine), self.wanted, rtol=1e-4, atol=1e-4):
+                    wrong.append(queue)
+
+        threads = [threading.Thread(target=work, args=(queue,)) for queue in queues]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        kernel(self.program.array(self.x), out=self.y)
+        self.assertEqual(len(Producer.held), held)
+
+    def test_narrow_types_are_dlpacks(self):
+        for dtype, element, one in (("f16", F16, 0x3C00), ("bf16", BF16, 0x3F80)):
+            ones = numpy.full((8, 16), one, numpy.uint16)
+            x, y = self.program.array(ones, element=element), self.program.array(numpy.zeros_like(ones), element=element)
+            try:
+                add = self.client.kernel(f"add(M=8,N=16,dtype={dtype})", device=x)
+            except self.hone.Error as error:
+                print(f"[SKIP] {dtype}: {error}")
+                continue
+            add(x, x, out=y)
+            got = numpy.empty_like(ones)
+            self.program.cl.clEnqueueReadBuffer(self.program.queue, ctypes.c_void_p(y.facts[0]), 1, ctypes.c_size_t(0),
+                                                ctypes.c_size_t(got.nbytes), got.ctypes.data_as(ctypes.c_void_p), 0, None, None)
+            self.assertEqual(set(got.flat), {0x4000}, dtype)  # two, in both
+            self.assert_refused(r"float32 elements, wanted (b?float16|such elements)", add, self.y, x, out=y)
+
+    def test_a_context_goes_with_its_last_kernel(self):
+        def references():
+            count = ctypes.c_uint32()
+            assert self.program.cl.clGetContextInfo(self.program.context, 0x1080, ctypes.c_size_t(4), ctypes.byref(count), None) == 0
+            return count.value
+
+        before = references()
+        kernels = [self.client.kernel("add(M=48,N=80)", device=self.y) for _ in range(2)]
+        self.assertGreater(references(), before)
+        del kernels
+        self.assertEqual(references(), before)
+
     def test_arrays_may_begin_within_their_buffers(self):
         kernel = self.bound()
         y = self.program.array(numpy.zeros((48, 80), numpy.float32), before=bytes(4096))
