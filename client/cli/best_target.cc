@@ -23,13 +23,12 @@ double BytesOf(const ManifestOperand& operand) {
 double CopyUs(double bytes, double gb_s, double each_us) { return gb_s > 0 ? each_us + bytes / gb_s / 1e3 : 0; }
 
 // What a device takes for a call; its error says why that is not known. The host computes where operands are.
-Result<void> Ask(Channel& channel, const GetOptions& options, bool is_host, const GetOnTarget& get,
-                 TargetOffer& offer) {
+Result<void> Ask(Channel& channel, const GetOptions& options, const GetOnTarget& get, TargetOffer& offer) {
   const GetReply reply = HONE_TRY(get(options));
   if (reply.expected_us <= 0)
     return Error{ErrorKind::kUnsupported, "how long a call takes there was not measured yet", ""};
   offer.expected_us = reply.expected_us;
-  if (is_host) return {};
+  if (options.target.empty()) return {};
   const CopySpeedReply speed = HONE_TRY(channel.Call(CopySpeedRequest{options.target}, Context::Patience()));
   CountCopies(HONE_TRY(DecodeManifest(AsBytes(reply.manifest))), speed, offer);
   return {};
@@ -59,11 +58,10 @@ Result<BestTarget> FindBestTarget(Client& client, GetOptions options, const GetO
   BestTarget best;
   for (const ServedTarget& served : ServedTargets(status)) {
     if (!served.is_here) continue;
-    options.target = served.name;
+    options.target = best.offers.empty() ? "" : served.name;
     TargetOffer& offer = best.offers.emplace_back();
     offer.name = served.name;
-    if (const Result<void> asked = Ask(channel, options, best.offers.size() == 1, get, offer); !asked)
-      offer.error = asked.error();
+    if (const Result<void> asked = Ask(channel, options, get, offer); !asked) offer.error = asked.error();
   }
   if (best.offers.empty()) return Error{ErrorKind::kUnsupported, "the daemon serves no device", "target"};
   const std::optional<size_t> taken = LeastTotal(best.offers);

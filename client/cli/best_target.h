@@ -40,7 +40,8 @@ void CountCopies(const Manifest& manifest, const CopySpeedReply& speed, TargetOf
 // Which offer is the best, the first of equal ones; nullopt: all are left out.
 std::optional<size_t> LeastTotal(std::span<const TargetOffer> offers);
 
-// Asks for the kernel on each device, by `get`, with the options' target set. The error of the first device if all are
+// Asks for the kernel on each device, by `get`, in the order of the offers; the options' target is its name, "" for the
+// host. The error of the first device if all are
 // left out, and those of asking which there are.
 using GetOnTarget = std::function<Result<GetReply>(const GetOptions& options)>;
 Result<BestTarget> FindBestTarget(Client& client, GetOptions options, const GetOnTarget& get);

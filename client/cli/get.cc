@@ -1,8 +1,8 @@
 // hone get: ask for a kernel.
 #include <fmt/format.h>
 
-#include <map>
 #include <optional>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -86,14 +86,13 @@ Result<Got> Get(Client& client, const std::string& kernel, const GetOptions& opt
 // From the device where a call takes the least time.
 Result<Got> GetBest(Client& client, const std::string& kernel, const GetOptions& options,
                     std::optional<BestTarget>& best) {
-  std::map<std::string, Got> by_target;
+  std::vector<Result<Got>> got;
   best = HONE_TRY(FindBestTarget(client, options, [&](const GetOptions& on) -> Result<GetReply> {
-    Got got = HONE_TRY(Get(client, kernel, on));
-    GetReply reply = got.facts.reply;
-    by_target.emplace(on.target, std::move(got));
-    return reply;
+    got.push_back(Get(client, kernel, on));
+    if (!got.back()) return got.back().error();
+    return got.back()->facts.reply;
   }));
-  return std::move(by_target.at(best->name()));
+  return std::move(got[best->taken]);
 }
 
 int RunGet(Context& context, const Arguments& arguments) {
