@@ -38,7 +38,8 @@ class Client:
         options = lib.get_options(threads, budget, deadline, frozen, compile)
         error = lib.ErrorStruct()
         with self._handle as client:
-            if (there := self._devices.find(device, stream)) is not None:
+            there, stream = self._devices.find(device, stream)
+            if there is not None:
                 return there.kernel(text, options, stream)
             handle = self._library.hone_get(client, lib.text(text, "kernel"), ctypes.byref(options), ctypes.byref(error))
         if not handle:

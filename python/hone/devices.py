@@ -17,14 +17,17 @@ class Devices:
         self._lock = threading.Lock()
 
     def find(self, device, stream):
-        """None: the host. Error: "unsupported" kinds, names that are none, contexts that cannot be found out."""
+        """The device, None: the host; and the stream of calls that name none, which is the queue of an array of PyOpenCL's where
+        none is given. Error: "unsupported" kinds, names that are none, contexts that cannot be found out."""
         if device is None:
-            return None
+            return None, stream
+        if stream is None and dlpack.is_pyopencls(device):
+            stream = device.queue
         on = dlpack.device_of(device)
         name = str(device) if on is None else dlpack.device_name(on)
         kind, _, number = name.partition(":")
         if kind in ("cpu", "cuda_host"):
-            return None
+            return None, stream
         if kind == "vulkan":
             raise lib.Error("unsupported", "DLPack does not say what handle an array of Vulkan's has; C programs have "
                             "hone_vulkan.h for it", "device")
@@ -33,7 +36,8 @@ class Devices:
         elif kind == "opencl":
             from hone.opencl import context_of  # pylint: disable=import-outside-toplevel
         else:
-            raise lib.Error("unsupported" if on else "invalid", f"{name}; {_WORDS}", "device")
+            shown = name if on or isinstance(device, str) else type(device).__name__
+            raise lib.Error("unsupported" if on else "invalid", f"{shown}; {_WORDS}", "device")
         if on is None and number and not number.isdecimal():
             raise lib.Error("invalid", f"{name}; {_WORDS}", "device")
         context = context_of(device if on else None, int(number) if number else None, stream)
@@ -41,4 +45,4 @@ class Devices:
             there = self._opened.get(context.key)
             if there is None:
                 there = self._opened[context.key] = context.open(self._options)
-            return there
+            return there, stream

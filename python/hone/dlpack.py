@@ -1,4 +1,5 @@
-"""DLPack: where an array lies, and what its capsule says of it (https://dmlc.github.io/dlpack/latest/c_api.html)."""
+"""DLPack: where an array lies, and what its capsule says of it (https://dmlc.github.io/dlpack/latest/c_api.html). PyOpenCL's
+arrays do not speak it, and are read by their attributes."""
 import ctypes
 
 from hone import library as lib
@@ -13,6 +14,7 @@ VERSION = (1, 0)
 ELEMENTS = {1: (6, 8), 2: (0, 8), 3: (0, 32), 4: (0, 64), 5: (2, 16), 6: (4, 16), 7: (2, 32), 8: (2, 64), 9: (1, 8),
             10: (1, 16), 11: (0, 16), 12: (1, 32), 13: (1, 64)}
 _CODES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "bool"}
+_CODE_OF_NAME = {name: code for code, name in _CODES.items()}
 
 
 class _Tensor(ctypes.Structure):
@@ -39,8 +41,15 @@ _name_of = ctypes.pythonapi.PyCapsule_GetName
 _name_of.restype, _name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
 
 
+def is_pyopencls(value):
+    """Whether it is what pyopencl.array.Array is: base_data (with its cl_mem's handle), offset, shape, strides, dtype, queue."""
+    return not hasattr(value, "__dlpack__") and hasattr(getattr(value, "base_data", None), "int_ptr")
+
+
 def device_of(value):
     """(kind, number), as __dlpack_device__ says; None: the value does not speak DLPack."""
+    if is_pyopencls(value):
+        return OPENCL, 0
     if not hasattr(value, "__dlpack_device__"):
         return None
     kind, number = value.__dlpack_device__()
@@ -60,13 +69,26 @@ class Tensor:
     data, byte_offset, shape, itemsize, element (code, bits), device (kind, number), is_read_only."""
 
     def __init__(self, value, stream=None):
+        self.is_read_only = False
+        if is_pyopencls(value):
+            self._take_pyopencls(value)
+        else:
+            self._take_capsule(value, stream)
+
+    def _take_pyopencls(self, value):
+        self._capsule = value.base_data
+        self.data, self.byte_offset, self.device = value.base_data.int_ptr, value.offset, (OPENCL, 0)
+        self.shape, self.itemsize = tuple(value.shape), value.dtype.itemsize
+        self._strides = tuple(stride // self.itemsize for stride in value.strides)
+        self.element = (_CODE_OF_NAME.get(value.dtype.name.rstrip("0123456789"), 3), 8 * self.itemsize)
+
+    def _take_capsule(self, value, stream):
         words = {} if stream is None else {"stream": stream}
         try:
             self._capsule = value.__dlpack__(max_version=VERSION, **words)
         except TypeError:  # it is older than versions
             self._capsule = value.__dlpack__(**words)
         name = _name_of(self._capsule)
-        self.is_read_only = False
         if name == b"dltensor_versioned":
             managed = _ManagedVersioned.from_address(_pointer_of(self._capsule, name))
             if managed.major != VERSION[0]:

@@ -54,12 +54,13 @@ class OpenClProgram:
         self.buffers.append(memory)
         return Producer(memory.value, (OPENCL, 0), facts.pop("shape", values.shape), offset=len(before), **facts)
 
-    def read(self, array):
-        """After what the queue has to do."""
+    def read(self, array, queue=None):
+        """After what the queue has to do, the program's if none is named."""
         data, shape, *_ = array.facts
         values = numpy.empty(shape, numpy.float32)
-        assert self.cl.clEnqueueReadBuffer(self.queue, ctypes.c_void_p(data), 1, ctypes.c_size_t(array.facts[4]),
-                                           ctypes.c_size_t(values.nbytes), values.ctypes.data_as(ctypes.c_void_p), 0, None, None) == 0
+        assert self.cl.clEnqueueReadBuffer(queue or self.queue, ctypes.c_void_p(data), 1, ctypes.c_size_t(array.facts[4]),
+                                           ctypes.c_size_t(values.nbytes), values.ctypes.data_as(ctypes.c_void_p),
+                                           0, None, None) == 0
         return values
 
     def hold(self, test):
@@ -207,6 +208,53 @@ class OnOpenCl(PythonCase):
                                                 ctypes.c_size_t(got.nbytes), got.ctypes.data_as(ctypes.c_void_p), 0, None, None)
             self.assertEqual(set(got.flat), {0x4000}, dtype)  # two, in both
             self.assert_refused(r"float32 elements, wanted (b?float16|such elements)", add, self.y, x, out=y)
+
+    def take_pyopencls(self, x, w, bias, y, queue, while_held=None):
+        """Arrays as PyOpenCL has them. while_held: what is looked at when the queue has not come to the call."""
+        held = len(Producer.held)
+        with self.client.kernel(KERNEL, device=x, deadline=60) as kernel:
+            kernel.bind(w=w, bias=bias)
+            go_on = self.program.hold(self) if while_held else None
+            self.assertIs(kernel(x, out=y), y)  # by the queue of the array that it was asked for with
+            if while_held:
+                while_held()
+                go_on()
+            self.assert_refused(r"^x: shape \(80, 64\), wanted \(48, 64\)", kernel, w, out=y)
+            self.program.cl.clFinish(ctypes.c_void_p(queue))
+        self.assertEqual(len(Producer.held), held)
+
+    def test_what_looks_like_pyopencls_arrays_is_taken(self):
+        program = self.program
+
+        class Array:  # of PyOpenCL: what is asked of it
+            def __init__(self, of, values, before=0):
+                buffer = type("Buffer", (), {"int_ptr": of.facts[0]})()
+                self.base_data, self.offset, self.queue = buffer, before, type("Queue", (), {"int_ptr": program.queue.value})()
+                self.shape, self.dtype, self.strides = values.shape, values.dtype, values.strides
+
+        y = program.array(numpy.zeros((48, 80), numpy.float32))
+        x = Array(program.array(self.x, before=bytes(4096)), self.x, 4096)
+        other = program.new_queue(program.context)
+        self.take_pyopencls(x, Array(program.array(self.w), self.w), Array(program.array(self.bias), self.bias),
+                            Array(y, self.wanted), program.queue.value, lambda: self.assertFalse(program.read(y, other).any()))
+        self.assert_right(y)
+        odd = Array(program.array(self.x), self.x.T.copy().T)
+        with self.client.kernel(KERNEL, device=x) as kernel:
+            self.assert_refused("^x: the array is not dense", kernel, odd, self.y, self.y, out=y)
+            odd = Array(program.array(self.x), self.x.astype(numpy.float64))
+            self.assert_refused("^x: float64 elements, wanted float32", kernel, odd, self.y, self.y, out=y)
+
+    def test_pyopencls_arrays_are_taken(self):
+        try:
+            import pyopencl  # pylint: disable=import-outside-toplevel
+            import pyopencl.array  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("[SKIP] PyOpenCL is not installed: only what looks like its arrays was tried")
+        queue = pyopencl.CommandQueue(pyopencl.create_some_context(interactive=False))
+        there = [pyopencl.array.to_device(queue, array) for array in (self.x, self.w, self.bias)]
+        y = pyopencl.array.zeros(queue, (48, 80), numpy.float32)
+        self.take_pyopencls(*there, y, queue.int_ptr)
+        numpy.testing.assert_allclose(y.get(), self.wanted, rtol=1e-4, atol=1e-4)
 
     def test_a_context_goes_with_its_last_kernel(self):
         def references():
