@@ -83,8 +83,8 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
     if (!some) return context.Fail(some.error());
     std::move(some->begin(), some->end(), std::back_inserter(kernels));
   }
-  if (options->target == kBestTarget && kernels.size() != 1)
-    return context.WrongUsage({ErrorKind::kInvalid, "best is for one kernel", "--target"});
+  if (options->target == kBestTarget && (kernels.size() != 1 || HasDynamicSizes(kernels[0].text)))
+    return context.WrongUsage({ErrorKind::kInvalid, "best is for one kernel of fixed sizes", "--target"});
   if (kernels.size() == 1 && HasDynamicSizes(kernels[0].text))
     return RunAtSizes(context, kernels[0], *options, static_cast<int>(*samples), arguments);
   for (const char* option : {"--sizes", "--tune-each"})

@@ -78,7 +78,7 @@ class BestTarget(harness.HoneTest):
         self.check(ran)
         self.assertTrue(ran["verified"])
         self.assertIn("taken", self.hone("run", KERNEL, "--target", "best", "--repeat", "3"))
-        for words in ((KERNEL, SMALL_ADD), ("model.onnx",)):
+        for words in ((KERNEL, SMALL_ADD), ("model.onnx",), ("dense(M=1..9,N=8,K=8)",)):
             self.hone("run", *words, "--target", "best", status=2)
             self.assertIn("best is for one kernel", self.last_error)
 
