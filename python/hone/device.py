@@ -40,7 +40,7 @@ class Device:
         self.name = name
         self._library = library
         self._session = lib.Handle(handle, getattr(library, f"hone_{self.kind}_close"), name, "the device is closed")
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector may release a kernel in the midst of what follows
         self._under_way = collections.deque()  # the oldest first: event, what is kept
 
     # What each kind has of its own.
@@ -120,8 +120,12 @@ class Device:
     def forget_ended(self):
         ended = []
         with self._lock:
-            while self._under_way and self.has_ended(self._under_way[0][0]):
-                ended.append(self._under_way.popleft())
+            while self._under_way:
+                oldest = self._under_way.popleft()  # from now on nobody else's
+                if not self.has_ended(oldest[0]):
+                    self._under_way.appendleft(oldest)
+                    break
+                ended.append(oldest)
             for event, _ in ended:
                 self.drop(event)
         # Arrays go here, without the lock: their owners may do anything.

@@ -312,5 +312,39 @@ class OnOpenCl(PythonCase):
         numpy.testing.assert_array_equal(host(self.wanted, self.wanted), 2 * self.wanted)
 
 
+class Garbage(PythonCase):
+    def test_a_kernel_that_is_collected_while_its_device_is_at_work_is_released(self):
+        """The collector may come at any moment, in the thread that holds the device's lock."""
+        from hone.device import Device  # pylint: disable=import-outside-toplevel
+
+        class Toy(Device):
+            kind = "toy"
+            ended, dropped, depth = set(), [], 0
+
+            def has_ended(self, event):
+                if self.depth < 2:
+                    self.depth += 1
+                    self.release(lambda kernel: None, "kernel")  # as the collector would have it
+                return event in self.ended
+
+            def drop(self, event):
+                self.dropped.append(event)
+
+        device = Toy(type("Library", (), {"hone_toy_close": staticmethod(lambda handle: None)}), 1, "toy")
+        device.ended.update((1, 2, 4))
+
+        def work():
+            for event in (1, 2, 3, 4):
+                device.depth = 0
+                device.keep(event, ["memory"])
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(10)
+        self.assertFalse(thread.is_alive(), "it waits for itself")
+        self.assertEqual(sorted(device.dropped), [1, 2, 4])  # each once
+        self.assertEqual([event for event, _ in device._under_way], [3])  # pylint: disable=protected-access
+
+
 if __name__ == "__main__":
     harness.main()
