@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/copy_speed.h"
 #include "backends/machine_peaks.h"
 #include "backends/processes/worker_pools.h"
 #include "base/result.h"
@@ -69,6 +70,10 @@ class Backend {
   // The roofs of one of Probe's targets, all of `threads` together; a roof of 0 could not be measured. Some tenths of a
   // second.
   virtual MachinePeaks MeasurePeaks(const Target& target, int threads) const = 0;
+
+  // How fast operands get to one of Probe's devices that is here, and back: CopySpeed{} where kernels compute on the
+  // host's memory. Some tenths of a second, and a driver's start. kUnavailable, and errors of the driver.
+  virtual Result<CopySpeed> MeasureCopies(const Target&) const { return CopySpeed{}; }
 };
 
 }  // namespace hone

@@ -88,6 +88,7 @@ inline constexpr std::string_view kMay = "";
   ONCE(Text, kReadRecords, request.what == TextKind::kCode ? Lane::kWork : Lane::kQuick) \
   ONCE(TargetText, kReadRecords, Lane::kWork)                                            \
   ONCE(Predict, kMay, Lane::kWork)                                                       \
+  ONCE(CopySpeed, kMay, Lane::kWork)                                                     \
   ONCE(Explain, kReadRecords, Lane::kWork)                                               \
   IN_PARTS(Export, "export its cache", Lane::kList)                                      \
   ONCE(Upload, "import", Lane::kQuick)                                                   \

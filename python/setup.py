@@ -1,5 +1,5 @@
-"""Puts libhone.so and libhone_network.so into the package, where the tree was built: beside this folder in build/release, or
-in $HONE_BUILD_DIR. Without them the package looks for installed ones when it needs them.
+"""Puts libhone.so, libhone_network.so and those for devices into the package, where the tree was built: beside this folder in
+build/release, or in $HONE_BUILD_DIR. Without them the package looks for installed ones when it needs them.
 
 $HONE_LIBRARIES names further libraries, separated by colons, that those need and the machine may lack; then the wheel is for
 Linux with at least this machine's glibc: what was linked against it needs nothing newer. scripts/wheel.sh sets it."""
@@ -13,7 +13,8 @@ from setuptools.dist import Distribution
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("HONE_BUILD_DIR", os.path.join(HERE, "..", "build", "release"))
-LIBRARIES = [os.path.join(BUILD, "lib", name) for name in ("libhone.so", "libhone_network.so")]
+NAMES = ("libhone.so", "libhone_network.so", "libhone_opencl.so", "libhone_cuda.so")
+LIBRARIES = [os.path.join(BUILD, "lib", name) for name in NAMES]
 LIBRARIES += [path for path in os.environ.get("HONE_LIBRARIES", "").split(":") if path]
 LIBRARIES = [path for path in LIBRARIES if os.path.exists(path)]
 

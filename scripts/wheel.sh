@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Makes a Python wheel in dist/ with libhone, libhone_network and what they need beyond Debian's base inside, from the build in
-# build/release or $HONE_BUILD_DIR. Needs pip and setuptools.
+# Makes a Python wheel in dist/ with libhone, libhone_network, those for devices and what they need beyond Debian's base inside, from
+# the build in build/release or $HONE_BUILD_DIR. Needs pip and setuptools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=${HONE_BUILD_DIR:-$PWD/build/release}
-for name in libhone.so libhone_network.so; do
+names=(libhone.so libhone_network.so libhone_opencl.so libhone_cuda.so)
+for name in "${names[@]}"; do
   [[ -e $build/lib/$name ]] || { echo "wheel.sh: $build/lib/$name is not there; build hone first" >&2; exit 1; }
 done
 # What manylinux lets a wheel expect of any machine, and what it therefore does not bring.
 expected='libc\.so|libm\.so|libdl\.so|librt\.so|libpthread\.so|libstdc\+\+\.so|libgcc_s\.so|ld-linux|linux-vdso|libz\.so'
-libraries=$(ldd "$build/lib/libhone.so" "$build/lib/libhone_network.so" | awk '$2 == "=>" {print $3}' | grep -vE "/($expected)" | sort -u | paste -sd:)
+libraries=$(ldd "${names[@]/#/$build/lib/}" | awk '$2 == "=>" {print $3}' | grep -vE "/($expected)" | sort -u | paste -sd:)
 # Strips copies: the build's libraries keep their symbols.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch/lib" "$scratch/extra"
-for name in libhone.so libhone_network.so; do cp -L "$build/lib/$name" "$scratch/lib/"; done
+for name in "${names[@]}"; do cp -L "$build/lib/$name" "$scratch/lib/"; done
 extra=()
 for library in ${libraries//:/ }; do
   cp -L "$library" "$scratch/extra/"

@@ -230,14 +230,17 @@ class DeviceLauncher : public Launcher {
   uint64_t next_id_ = 1;
 };
 
+// `own` gets the directory that drivers may write to.
+Result<Confinement> LockIn(std::string& own) {
+  static const DriverDirectory directory = HONE_TRY(DriverDirectory::Open());
+  directory.Announce();
+  own = directory.path();
+  return EnterDeviceSandbox(own);
+}
+
 [[noreturn]] void ServeRunner(ChildChannel channel) {
   std::string own;
-  auto locked = [&own]() -> Result<Confinement> {
-    static const DriverDirectory directory = HONE_TRY(DriverDirectory::Open());
-    directory.Announce();
-    own = directory.path();
-    return EnterDeviceSandbox(own);
-  }();
+  const Result<Confinement> locked = LockIn(own);
   const Result<void> told =
       locked ? channel.Send(ChildMessage::kConfined, 0, EncodeConfinements({*locked}), {}, MonotonicTime::max())
              : channel.Send(ChildMessage::kError, 0, EncodeError(locked.error()), {}, MonotonicTime::max());
@@ -265,6 +268,17 @@ Result<std::unique_ptr<Launcher>> StartDeviceHost() {
   if (first.type != ChildMessage::kConfined || confined.size() != 1)
     return Error{ErrorKind::kInternal, "a device's host did not say what holds it", ""};
   return std::unique_ptr<Launcher>(std::make_unique<DeviceLauncher>(std::move(ours), std::move(confined[0])));
+}
+
+void MeasureCopiesLockedIn(ChildChannel channel, const char* target) {
+  const auto locked = []() -> Result<void> {
+    std::string own;
+    HONE_TRY(LockIn(own));
+    return NarrowDeviceSandbox(own);
+  }();
+  if (locked) MeasureCopies(std::move(channel), target);
+  (void)channel.Send(ChildMessage::kError, 0, EncodeError(locked.error()), {}, MonotonicTime::max());
+  ::_exit(1);
 }
 
 }  // namespace hone

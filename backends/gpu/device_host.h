@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "backends/processes/child_channel.h"
 #include "backends/runner/launcher.h"
 #include "base/result.h"
 
@@ -11,5 +12,9 @@ namespace hone {
 
 // Forks the host, which locks itself and its device processes in. kIo. REQUIRES: the process has one thread.
 Result<std::unique_ptr<Launcher>> StartDeviceHost();
+
+// MeasureCopies (device_process.h) in a process that is locked in as those with drivers are; or kError: it could not
+// be.
+[[noreturn]] void MeasureCopiesLockedIn(ChildChannel channel, const char* target);
 
 }  // namespace hone

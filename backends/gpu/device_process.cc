@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "backends/copy_speed.h"
 #include "backends/drivers/gpu_context.h"
 #include "backends/runner/candidate_spec.h"
 #include "backends/runner/launcher.h"
@@ -24,6 +25,10 @@ namespace {
 constexpr double kLeastSampleNs = 1e6;  // events are not read for less: their clock's grain, and gaps between launches
 constexpr size_t kKeptKernels = 2;      // checked and timed in turns: the candidate, and what it is held against
 constexpr int kMostCalls = 1 << 16;     // enqueued at once
+
+constexpr size_t kLargeCopy = size_t{32} << 20;  // the memory of most caches, and little of any device's
+constexpr size_t kSmallCopy = 64;
+constexpr int kLargeCopies = 5, kSmallCopies = 50;
 
 // One candidate's run. What it has to say of itself is in `status`.
 class Candidate {
@@ -203,6 +208,44 @@ class DeviceProcess {
   std::list<Loaded> loaded_;  // the one used last first
 };
 
+// The fastest of several: a device is woken by the first, and others may use it.
+template <typename Copy>
+Result<double> LeastUs(int times, const Copy& copy) {
+  double least = 0;
+  for (int i = 0; i <= times; ++i) {
+    const Stopwatch watch;
+    HONE_TRY(copy());
+    const double us = watch.Microseconds();
+    if (i > 0) least = i == 1 ? us : std::min(least, us);
+  }
+  return least;
+}
+
+Result<CopySpeed> CopiesOf(const char* text) {
+  const Target target = HONE_TRY(ParseTarget(text));
+  if (target.device() == nullptr) return CopySpeed{};
+  const std::unique_ptr<GpuContext> context = HONE_TRY(OpenDevice(*target.device()));
+  const std::unique_ptr<DeviceMemory> memory = HONE_TRY(context->Allocate(kLargeCopy));
+  std::vector<std::byte> host(kLargeCopy, std::byte{1});  // there, not only promised
+  const auto write = [&](size_t bytes) { return context->Write(*memory, 0, std::span(host).first(bytes)); };
+  const auto read = [&](size_t bytes) { return context->Read(*memory, 0, std::span(host).first(bytes)); };
+  CopySpeed speed;
+  speed.to_us = HONE_TRY(LeastUs(kSmallCopies, [&] { return write(kSmallCopy); }));
+  speed.from_us = HONE_TRY(LeastUs(kSmallCopies, [&] { return read(kSmallCopy); }));
+  const auto gb_s = [](double us) { return static_cast<double>(kLargeCopy) / std::max(us, 0.1) / 1e3; };
+  speed.to_gb_s = gb_s(HONE_TRY(LeastUs(kLargeCopies, [&] { return write(kLargeCopy); })));
+  speed.from_gb_s = gb_s(HONE_TRY(LeastUs(kLargeCopies, [&] { return read(kLargeCopy); })));
+  return speed;
+}
+
+// The answer to what this process was started for, and its end.
+[[noreturn]] void Answer(ChildChannel channel, ChildMessage type, const Result<std::string>& answer) {
+  const bool is_sent =
+      answer ? channel.Send(type, 0, *answer, {}, MonotonicTime::max()).has_value()
+             : channel.Send(ChildMessage::kError, 0, EncodeError(answer.error()), {}, MonotonicTime::max()).has_value();
+  ::_exit(is_sent ? 0 : 1);
+}
+
 }  // namespace
 
 void RunDeviceProcess(ChildChannel channel) {
@@ -221,14 +264,17 @@ void RunDeviceProcess(ChildChannel channel) {
 }
 
 void ListDevices(ChildChannel channel, const char* kind) {
-  const Result<std::vector<DeviceTarget>> found = FindDevices(kind);
-  std::string lines;
-  if (found)
-    for (const DeviceTarget& target : *found) lines += PrintTarget(target) + "\n";
-  const bool is_sent =
-      found ? channel.Send(ChildMessage::kListed, 0, lines, {}, MonotonicTime::max()).has_value()
-            : channel.Send(ChildMessage::kError, 0, EncodeError(found.error()), {}, MonotonicTime::max()).has_value();
-  ::_exit(is_sent ? 0 : 1);
+  const auto lines = [&]() -> Result<std::string> {
+    std::string text;
+    for (const DeviceTarget& target : HONE_TRY(FindDevices(kind))) text += PrintTarget(target) + "\n";
+    return text;
+  };
+  Answer(std::move(channel), ChildMessage::kListed, lines());
+}
+
+void MeasureCopies(ChildChannel channel, const char* target) {
+  const auto speed = [&]() -> Result<std::string> { return PrintCopySpeed(HONE_TRY(CopiesOf(target))); };
+  Answer(std::move(channel), ChildMessage::kCopied, speed());
 }
 
 }  // namespace hone

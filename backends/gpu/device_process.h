@@ -14,4 +14,7 @@ namespace hone {
 // Sends kListed, the targets of the kind's devices, a line each, or kError.
 [[noreturn]] void ListDevices(ChildChannel channel, const char* kind);
 
+// Measures copies to the device with this target and back. Sends kCopied, PrintCopySpeed's text, or kError.
+[[noreturn]] void MeasureCopies(ChildChannel channel, const char* target);
+
 }  // namespace hone

@@ -90,33 +90,14 @@ class Gpu : public Backend {
 
   const DeviceKind& kind() const override { return kind_; }
 
-  // A driver may crash or hang while it is asked: a process of its own asks it.
   Result<std::vector<Device>> Probe() const override {
     const Error none{ErrorKind::kNotFound, std::string(spec_.install), kind_.name};
     if (!spec_.may_be_here()) return none;
-    auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
-    SubprocessOptions options;
-    options.executable = HONE_TRY(FindOwnProgram(kRunner));
-    options.arguments = {"--list", kind_.name};
-    options.environment = DriverEnvironment();
-    options.fds = {{theirs.get(), kChildChannelFd}};
-    options.limits.open_files = 256;
-    options.limits.nice = kFindingNice;
-    Subprocess child = HONE_TRY(Subprocess::Start(options));
-    theirs.Reset();
-    const Result<ChildFrame> frame = ours.Receive(AwaitDevices(ours, child));
-    if (!frame)
-      return Error{ErrorKind::kUnavailable,
-                   fmt::format("the driver did not say which devices there are: {}; {}", frame.error().message,
-                               child.ErrorTail()),
-                   kind_.name};
-    if (frame->type == ChildMessage::kError) {
-      Error error = DecodeError(frame->body);
-      if (error.kind == ErrorKind::kNotFound) return none;
-      return error;
-    }
+    const Result<std::string> found = AskDriver({"--list", kind_.name}, kFindingNice, "which devices there are");
+    if (!found && found.error().kind == ErrorKind::kNotFound) return none;
+    if (!found) return found.error();
     std::vector<Device> devices;
-    std::string_view lines = frame->body;
+    std::string_view lines = *found;
     for (size_t end = 0; (end = lines.find('\n')) != std::string_view::npos; lines.remove_prefix(end + 1)) {
       Target target = HONE_TRY(ParseTarget(lines.substr(0, end)));
       if (target.kind() != kind_.name) return Error{ErrorKind::kCorrupt, "a device of another kind", kind_.name};
@@ -171,10 +152,35 @@ class Gpu : public Backend {
   // Not measured yet: no roof.
   MachinePeaks MeasurePeaks(const Target&, int) const override { return {}; }
 
+  Result<CopySpeed> MeasureCopies(const Target& target) const override {
+    return ParseCopySpeed(HONE_TRY(AskDriver({"--copies", PrintTarget(target)}, 0, "how fast copies are")));
+  }
+
  protected:
   virtual std::vector<std::string> BuilderArguments() const { return {}; }
 
  private:
+  // A driver may crash or hang while it is asked: a process of its own asks it. kUnavailable: it never said `what`.
+  Result<std::string> AskDriver(std::vector<std::string> question, int nice, std::string_view what) const {
+    auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
+    SubprocessOptions options;
+    options.executable = HONE_TRY(FindOwnProgram(kRunner));
+    options.arguments = std::move(question);
+    options.environment = DriverEnvironment();
+    options.fds = {{theirs.get(), kChildChannelFd}};
+    options.limits.open_files = 256;
+    options.limits.nice = nice;
+    Subprocess child = HONE_TRY(Subprocess::Start(options));
+    theirs.Reset();
+    Result<ChildFrame> frame = ours.Receive(AwaitDevices(ours, child));
+    if (!frame)
+      return Error{ErrorKind::kUnavailable,
+                   fmt::format("the driver did not say {}: {}; {}", what, frame.error().message, child.ErrorTail()),
+                   kind_.name};
+    if (frame->type == ChildMessage::kError) return DecodeError(frame->body);
+    return std::move(frame->body);
+  }
+
   const DeviceKind& kind_;
   const Kind& spec_;
 };

@@ -39,6 +39,7 @@ enum class ChildMessage : uint8_t {
   kLaunch = 20,  // with the artifact and the buffers
   kLaunched = 21,
   kListed = 30,  // unasked: the devices of a kind, a target a line
+  kCopied = 31,  // unasked: how fast copies to a device are
   // With the runner of another machine; their numbers and bodies change with kRemoteVersion.
   kHello = 40,     // unasked, with id 0, before anything else: what it is
   kAlive = 41,     // unasked, with id 0: still at work

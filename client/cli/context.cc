@@ -187,6 +187,9 @@ const Option kBudgetOption{
 const Option kTargetOption{
     "--target", "T",
     "the device, such as opencl:0, avx2 or, if it can be emulated, cpu:neoverse-n1 (default: the daemon's machine)"};
+const Option kTargetOrBestOption{"--target", "T",
+                                 "the device, such as opencl:0, avx2 or, if it can be emulated, cpu:neoverse-n1; best: "
+                                 "where a call takes the least time (default: the daemon's machine)"};
 const Option kThreadsOption{"--threads", "N", "number of threads to generate code for (default: as the kernel says)"};
 const Option kNoCompileOption{"--no-compile", "", "use what is in the cache, or fail"};
 

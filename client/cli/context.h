@@ -82,6 +82,7 @@ Result<GetOptions> ReadGetOptions(const Arguments& arguments);
 Result<int> ReadThreads(const Arguments& arguments);  // 0: not given
 extern const Option kBudgetOption;
 extern const Option kTargetOption;
+extern const Option kTargetOrBestOption;  // of the commands that take "best" (best_target.h)
 extern const Option kThreadsOption;
 extern const Option kNoCompileOption;
 

@@ -1,9 +1,13 @@
 // hone get: ask for a kernel.
 #include <fmt/format.h>
 
+#include <optional>
+#include <vector>
+
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "client/api/device_code.h"
+#include "client/cli/best_target.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/write_output.h"
@@ -79,6 +83,18 @@ Result<Got> Get(Client& client, const std::string& kernel, const GetOptions& opt
   return Got{std::move(facts), std::move(handle), {}};
 }
 
+// From the device where a call takes the least time.
+Result<Got> GetBest(Client& client, const std::string& kernel, const GetOptions& options,
+                    std::optional<BestTarget>& best) {
+  std::vector<Result<Got>> got;
+  best = HONE_TRY(FindBestTarget(client, options, [&](const GetOptions& on) -> Result<GetReply> {
+    got.push_back(Get(client, kernel, on));
+    if (!got.back()) return got.back().error();
+    return got.back()->facts.reply;
+  }));
+  return std::move(got[best->taken]);
+}
+
 int RunGet(Context& context, const Arguments& arguments) {
   Result<GetOptions> options = ReadGetOptions(arguments);
   if (!options) return context.WrongUsage(options.error());
@@ -96,15 +112,20 @@ int RunGet(Context& context, const Arguments& arguments) {
         {ErrorKind::kInvalid, "the code and --json cannot both go to standard output; name a file", "--out"});
   Result<Client*> client = context.Daemon();
   if (!client) return context.Fail(client.error());
-  Result<Got> got = Get(**client, kernel->text, *options);
+  std::optional<BestTarget> best;
+  Result<Got> got = options->target == kBestTarget ? GetBest(**client, kernel->text, *options, best)
+                                                   : Get(**client, kernel->text, *options);
   if (!got) return context.Fail(AtPlace(got.error(), *kernel));
   const ServedFacts& facts = got->facts;
   if (!file.empty())
     if (Result<void> written = WriteArtifact(got->artifact(), file); !written) return context.Fail(written.error());
   if (to_standard_output) return kDone;
   if (context.json()) {
-    Print(WithSteps(ServedJson(facts.reply, facts.served_us), facts.reply).Dump() + "\n");
+    Json json = WithSteps(ServedJson(facts.reply, facts.served_us), facts.reply);
+    if (best) json.Set("candidates", OffersJson(*best));
+    Print(json.Dump() + "\n");
   } else {
+    if (best) Print(OffersText(*best));
     PrintServed(facts.reply, facts.served_us);
   }
   return kDone;
@@ -116,14 +137,17 @@ Command GetCommand() {
   return {.name = "get",
           .summary = "get a kernel from the cache, or have it compiled and checked",
           .details = R"(Prints what honed served, and how long it took until the kernel could be called.
+With --target best it asks for the kernel on every device that honed serves, and takes the one where a call is expected to take the
+least time, counting what it takes to copy inputs there and outputs back; constants are copied once, and do not count.
 
 Examples:
   hone get 'matmul(M=512,N=512,K=512)'
+  hone get 'matmul(M=4096,N=4096,K=4096)' --target best
   hone get 'conv2d(C=64,H=56,W=56,O=64,R=3,S=3,pad=1,const=1)+bias+relu' --json
   hone get attention.hone --no-compile --out attention.so)",
           .positionals = {{"KERNEL", "a kernel, or NAME.hone"}},
           .options = {kBudgetOption,
-                      kTargetOption,
+                      kTargetOrBestOption,
                       kThreadsOption,
                       {"--out", "FILE", "write the code to this file, or - for standard output"},
                       kNoCompileOption},

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/clock.h"
 #include "client/api/device_code.h"
+#include "client/cli/best_target.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/device_run.h"
@@ -62,6 +64,8 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
   if (!import) return context.WrongUsage(import.error());
   std::vector<std::string> named = arguments.Texts("KERNEL");
   if (std::any_of(named.begin(), named.end(), NamesModel)) {
+    if (options->target == kBestTarget)
+      return context.WrongUsage({ErrorKind::kInvalid, "best is for one kernel; name the model's device", "--target"});
     if (named.size() > 1) {
       return context.WrongUsage(
           {ErrorKind::kInvalid, "a model is run on its own, and several things were named", "KERNEL"});
@@ -79,6 +83,8 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
     if (!some) return context.Fail(some.error());
     std::move(some->begin(), some->end(), std::back_inserter(kernels));
   }
+  if (options->target == kBestTarget && (kernels.size() != 1 || HasDynamicSizes(kernels[0].text)))
+    return context.WrongUsage({ErrorKind::kInvalid, "best is for one kernel of fixed sizes", "--target"});
   if (kernels.size() == 1 && HasDynamicSizes(kernels[0].text))
     return RunAtSizes(context, kernels[0], *options, static_cast<int>(*samples), arguments);
   for (const char* option : {"--sizes", "--tune-each"})
@@ -86,6 +92,15 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
       return context.WrongUsage({ErrorKind::kInvalid, "is for one kernel with a range of sizes, as M=1..64", option});
   Result<Client*> client = context.Daemon(options->threads);
   if (!client) return context.Fail(client.error());
+  std::optional<BestTarget> best;
+  if (options->target == kBestTarget) {
+    Result<BestTarget> found = FindBestTarget(**client, *options, [&](const GetOptions& on) -> Result<GetReply> {
+      return HONE_TRY((*client)->Fetch(kernels[0].text, on)).reply;
+    });
+    if (!found) return context.Fail(AtPlace(found.error(), kernels[0]));
+    options->target = found->name();
+    best = *std::move(found);
+  }
   bool is_list = kernels.size() > 1 || !kernels[0].place.empty();
   size_t failed = 0;
   Table table({{"kernel"},
@@ -110,7 +125,9 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
       PrintError(*error, context.json() && !is_list && !outcome);
     }
     if (context.json()) {
-      if (is_list || outcome) Print(ToJson(kernels[i], outcome, is_list).Dump() + "\n");
+      Json json = ToJson(kernels[i], outcome, is_list);
+      if (best) json.Set("candidates", OffersJson(*best));
+      if (is_list || outcome) Print(json.Dump() + "\n");
     } else if (outcome) {
       const GetReply& reply = outcome->facts.reply;
       const RunReport& report = outcome->report;
@@ -124,6 +141,7 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
   }
   bar.Clear();
   if (!context.json()) {
+    if (best) Print(OffersText(*best));
     Print(table.Text());
     if (is_list) Print(fmt::format("{}, {} verified\n", Plural(kernels.size(), "kernel"), kernels.size() - failed));
   }
@@ -145,13 +163,14 @@ A model that runs in parts, because values that it computes decide shapes, is ti
 
 Examples:
   hone run 'softmax(M=3072,N=256)'
+  hone run 'matmul(M=4096,N=4096,K=4096)' --target best
   hone run models/resnet18.kernels --threads 1
   hone run scores.hone --json
   hone run 'dense(M=1..512,N=768,K=768,const=1)' --sizes M=1,7,64
   hone run resnet50.onnx --threads 2 --repeat 50)",
       .positionals = {{"KERNEL", "kernels, NAME.kernels, NAME.hone, or one NAME.onnx", true, true}},
       .options = {kBudgetOption,
-                  kTargetOption,
+                  kTargetOrBestOption,
                   kThreadsOption,
                   {"--repeat", "N", "times to measure; the median is printed (default 15)"},
                   kSizesOption,

@@ -2,13 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <ranges>
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/report/kernel_markup.h"
-#include "ir/target.h"
+#include "client/cli/served_targets.h"
 
 namespace hone::cli {
 namespace {
@@ -77,15 +76,12 @@ int RunStatus(Context& context, const Arguments&) {
                             Plural(status->records, "record"))},
       {"target", status->targets.empty() ? "-" : status->targets[0]}};
   // Other devices than the CPU, under the names that --target takes.
-  std::map<std::string, int> of_kind;
   std::string unchecked;
-  for (const std::string& target : status->targets | std::views::drop(1)) {
-    const std::string kind = target.substr(0, target.find(' '));
-    if (const std::string_view name = UncheckedName(target); !name.empty())
-      unchecked += fmt::format("{}{}:{}", unchecked.empty() ? "" : ", ", kind, name);
+  for (const ServedTarget& served : ServedTargets(*status) | std::views::drop(1)) {
+    if (!served.is_here)
+      unchecked += (unchecked.empty() ? "" : ", ") + served.name;
     else
-      facts.emplace_back(fmt::format("{}:{}", kind, of_kind[kind]++),
-                         target.substr(std::min(kind.size() + 1, target.size())));
+      facts.emplace_back(served.name, served.facts());
   }
   if (!unchecked.empty()) facts.emplace_back("unverified", unchecked + ": code is built for them, and run nowhere");
   facts.insert(facts.end(), {{"requests", fmt::format("{} hits, {} misses", status->hits, status->misses)},

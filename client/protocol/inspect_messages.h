@@ -51,6 +51,20 @@ struct HealthReply {
   HONE_FIELDS(losses, quarantined, children)
 };
 
+// How fast operands get from the host's memory to that of a device, and back.
+struct CopySpeedRequest {
+  std::string target;  // as in GetRequest
+  HONE_FIELDS(target)
+};
+struct CopySpeedReply {
+  double to_gb_s =
+      0;  // of large copies, 10⁹ bytes a second; 0, as the others are then: it computes on the host's memory
+  double from_gb_s = 0;
+  double to_us = 0;  // what each copy costs besides
+  double from_us = 0;
+  HONE_FIELDS(to_gb_s, from_gb_s, to_us, from_us)
+};
+
 // Counters and histogram quantiles, in a stable order; names end in their unit where they have one.
 struct StatsRequest {
   HONE_FIELDS()

@@ -46,7 +46,8 @@ inline constexpr uint16_t kProtocolMax = 1;  // newest
   X(Stop, 44, kOne)       \
   X(Missing, 46, kOne)    \
   X(Attach, 48, kOne)     \
-  X(Device, 50, kOne)
+  X(Device, 50, kOne)     \
+  X(CopySpeed, 52, kOne)
 
 enum class MessageType : uint16_t {
   kError = 1,   // ErrorReply, in place of any reply

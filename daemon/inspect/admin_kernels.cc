@@ -14,6 +14,11 @@ Result<PredictReply> AnswerPredict(Admin& admin, const PredictRequest& request) 
   return admin.insight->Predict(HONE_TRY(admin.path.Identify({request.kernel, "", request.threads})));
 }
 
+Result<CopySpeedReply> AnswerCopySpeed(Admin& admin, const CopySpeedRequest& request) {
+  const CopySpeed speed = HONE_TRY(admin.insight->Copies(request.target));
+  return CopySpeedReply{speed.to_gb_s, speed.from_gb_s, speed.to_us, speed.from_us};
+}
+
 Result<ExplainReply> AnswerExplain(Admin& admin, const ExplainRequest& request) {
   Record record = HONE_TRY(admin.FindRecordOf(request.name));
   ExplainReply reply = HONE_TRY(admin.insight->Explain(record));

@@ -326,4 +326,25 @@ MachinePeaks Insight::Peaks(const ServedDevice& device, int threads) {
   return peaks;
 }
 
+Result<CopySpeed> Insight::Copies(const std::string& target) {
+  const Devices::Choice choice = HONE_TRY(devices_.Choose(target));
+  const ServedDevice* device = devices_.Find(PrintTarget(choice.target));
+  if (device == nullptr || !IsChecked(choice.target))
+    return Error{ErrorKind::kUnsupported, "no device here is that: nothing is copied to it", "target"};
+  MutexLock lock(copies_mutex_);
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  const auto known = copies_.find(device->target_text);
+  if (known != copies_.end() && now - known->second.at < kMeasureAgain) return known->second.speed;
+  const std::string name = fmt::format("copies {}", HashedTarget(device->target_text));
+  CopySpeed speed;
+  if (Result<std::optional<std::string>> stored = cache_.GetMeta(name); stored && *stored)
+    speed = ParseCopySpeed(**stored).value_or(CopySpeed{});
+  const Result<CopySpeed> measured = device->backend->MeasureCopies(device->target);
+  if (!measured && speed.IsFree()) return measured;
+  if (measured) speed = Fastest(speed, *measured);
+  copies_[device->target_text] = {speed, now};
+  if (!speed.IsFree()) (void)cache_.PutMeta(name, PrintCopySpeed(speed), Durability::kSoon);
+  return speed;
+}
+
 }  // namespace hone

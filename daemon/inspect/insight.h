@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/copy_speed.h"
 #include "backends/machine_peaks.h"
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -43,6 +44,10 @@ class Insight {
   // it has seen too little.
   Result<PredictReply> Predict(const ResolvedKernel& identity);
 
+  // Of a device that is served and here, in the words of a request. Measured at first, and again after a while. Errors
+  // of Devices::Choose and of its backend; kUnsupported: it is not here.
+  Result<CopySpeed> Copies(const std::string& target) HONE_EXCLUDES(copies_mutex_);
+
  private:
   struct Trials;
 
@@ -68,6 +73,12 @@ class Insight {
   };
   Mutex peaks_mutex_;                                                                    // one measures at a time
   std::map<std::pair<std::string, int>, Measured> peaks_ HONE_GUARDED_BY(peaks_mutex_);  // by target and threads
+  struct Copied {
+    CopySpeed speed;
+    MonotonicTime at{};
+  };
+  Mutex copies_mutex_;                                                   // one measures at a time
+  std::map<std::string, Copied> copies_ HONE_GUARDED_BY(copies_mutex_);  // by target
 };
 
 }  // namespace hone

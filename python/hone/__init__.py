@@ -8,6 +8,9 @@
     dense.bind(w=weights, bias=bias)                     # constants, packed once
     y = dense(x)
 
+    softmax = hone.kernel("softmax(M=64,N=64)", device=x)  # where x is: PyTorch's or CuPy's on CUDA, or OpenCL's
+    softmax(x, out=y, stream=stream)
+
     session = hone.Session("model.onnx")                 # a whole network
     outputs = session.run({"input": x})
 
@@ -16,10 +19,11 @@
 A kernel that is held becomes faster while it is used: honed refines it in idle time, and the library swaps the better
 code in between two calls. Errors are hone.Error."""
 from hone.client import Client, kernel
+from hone.device import DeviceKernel
 from hone.kernel import Kernel
 from hone.library import Error
 from hone.session import Session
 from hone.warm import warm
 
-__all__ = ["Client", "Error", "Kernel", "Session", "kernel", "warm"]
+__all__ = ["Client", "DeviceKernel", "Error", "Kernel", "Session", "kernel", "warm"]
 __version__ = "0.1.0"

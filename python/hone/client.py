@@ -3,6 +3,7 @@ import ctypes
 import threading
 
 from hone import library as lib
+from hone.devices import Devices
 from hone.kernel import Kernel
 
 
@@ -15,25 +16,31 @@ class Client:
 
     def __init__(self, socket=None, threads=0, start=False, disk_cache=True):
         self._library = lib.load()
-        flags = (lib.START_DAEMON if start else 0) | (0 if disk_cache else lib.NO_DISK_CACHE)
-        options = lib.ConnectOptions(ctypes.sizeof(lib.ConnectOptions), flags,
-                                     lib.text(socket, "socket") if socket else None, None,
-                                     lib.whole(threads, 32, "threads"))
+        self._options = lib.connect_options(socket, threads, start, disk_cache)
         error = lib.ErrorStruct()
-        handle = self._library.hone_connect(ctypes.byref(options), ctypes.byref(error))
+        handle = self._library.hone_connect(ctypes.byref(self._options), ctypes.byref(error))
         if not handle:
             raise error.raised()
         self._handle = lib.Handle(handle, self._library.hone_close, "", "the client is closed")
+        self._devices = Devices(self._options)
 
-    def kernel(self, text, threads=0, budget=0.0, deadline=10.0, frozen=False, compile=True):
+    def kernel(self, text, threads=0, budget=0.0, deadline=10.0, frozen=False, compile=True, device=None, stream=None):
         """A kernel that can be called: a library operation or the kernel language.
 
         threads: that the code is made for (0: what the text says, else the pool's); budget: seconds to wait for better
         code; deadline: seconds until this returns or raises; frozen: the same bits for as long as it is held;
-        compile=False: what is in the cache, or Error("not found")."""
+        compile=False: what is in the cache, or Error("not found").
+
+        device: whose arrays the kernel takes, by DLPack: an array that is there, "cuda:0" (CUDA's device 0, in its primary
+        context), "cuda" (the context that is current), or "opencl" with `stream`; None or "cpu": the host's. stream: where
+        calls go that name none, a CUDA stream or an OpenCL command queue: its handle as a number, or an object of PyTorch's,
+        CuPy's or PyOpenCL's. The kernel is a DeviceKernel then."""
         options = lib.get_options(threads, budget, deadline, frozen, compile)
         error = lib.ErrorStruct()
         with self._handle as client:
+            there, stream = self._devices.find(device, stream)
+            if there is not None:
+                return there.kernel(text, options, stream)
             handle = self._library.hone_get(client, lib.text(text, "kernel"), ctypes.byref(options), ctypes.byref(error))
         if not handle:
             raise error.raised()

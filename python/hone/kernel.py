@@ -4,6 +4,7 @@ import threading
 
 import numpy
 
+from hone import dlpack
 from hone import library as lib
 from hone.memory import ResultMemory, address
 
@@ -24,6 +25,7 @@ class Operand:
     def __init__(self, info):
         self.name = info.name.decode()
         self.dtype = numpy.dtype(DTYPES[info.dtype]) if info.dtype in DTYPES else None
+        self.element = dlpack.ELEMENTS.get(info.dtype)
         self.dtype_name = self.dtype.name if self.dtype else NAMES_IN_ML_DTYPES.get(info.dtype, "such elements")
         self.shape = info.shape
         self.is_output = bool(info.is_output)
@@ -42,6 +44,10 @@ def as_array(value):
     """A NumPy array of the same memory where that is possible: arrays, and whatever speaks DLPack."""
     if isinstance(value, numpy.ndarray) or not hasattr(value, "__dlpack__"):
         return numpy.asarray(value)
+    device = dlpack.device_of(value)
+    if device is not None and device[0] not in dlpack.ON_HOST:
+        raise lib.Error("invalid", f"the array is on {dlpack.device_name(device)}, the kernel in the host's memory; ask for the "
+                        "kernel with device= that array")
     return numpy.from_dlpack(value)
 
 
@@ -52,27 +58,18 @@ def is_read_only(value, array):
         return False
     if isinstance(value, numpy.ndarray) or not hasattr(value, "__dlpack__"):
         return True
-    try:
-        capsule = value.__dlpack__(max_version=(1, 0))
-    except TypeError:
-        return False
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    try:
-        tensor = get(capsule, b"dltensor_versioned")
-    except ValueError:  # it is of an older version still
-        return False
-    flags = ctypes.c_uint64.from_address(tensor + 8 + 2 * ctypes.sizeof(ctypes.c_void_p)).value
-    return bool(flags & 1)  # DLPACK_FLAG_BITMASK_READ_ONLY
+    return dlpack.is_read_only(value)
 
 
 class Kernel:
     """Callable code. Calls may come from any number of threads at once; they let other Python threads run. Binding waits
     for the calls that run, and calls for what binds."""
+    _PREFIX = "hone_"  # of the library's functions
 
-    def __init__(self, library, handle, text):
+    def __init__(self, library, handle, text, free=None):
         self._library = library
-        self._handle = lib.Handle(handle, library.hone_release, text, "the kernel was released")
+        self._bound = {}  # index → the array whose memory the library reads
+        self._handle = lib.Handle(handle, free or library.hone_release, text, "the kernel was released", self._bound)
         self.text = text
         with self._handle as held:
             info = self._info(held)
@@ -81,15 +78,14 @@ class Kernel:
         self._inputs = [i for i, operand in enumerate(self.operands) if not operand.is_output]
         self._outputs = [i for i, operand in enumerate(self.operands) if operand.is_output]
         self._memories = None  # of the outputs, from the first call that wants them on
-        self._lock = threading.Lock()  # of the last three
+        self._lock = threading.Lock()  # of what is bound, and the last two
         self._turn = threading.Condition(self._lock)
-        self._bound = {}  # index → the array whose memory the library reads
         self._calls = 0  # that run
         self._binding = False  # somebody waits for those to end, or binds
 
     def _info(self, held):
         info = lib.KernelInfo(ctypes.sizeof(lib.KernelInfo))
-        self._library.hone_info(held, ctypes.byref(info))
+        getattr(self._library, self._PREFIX + "info")(held, ctypes.byref(info))
         return info
 
     @property
@@ -178,7 +174,8 @@ class Kernel:
         with self._handle as held:
             return self._call(held, arrays, out, sizes)
 
-    def _call(self, held, arrays, out, sizes):
+    def _wanted(self, arrays):
+        """The operands that a call brings: all inputs, or those that are not bound."""
         wanted = self._inputs
         if len(arrays) != len(wanted):
             with self._lock:
@@ -186,6 +183,23 @@ class Kernel:
         if len(arrays) != len(wanted):
             raise lib.Error("invalid", f"{len(arrays)} arrays, wanted {len(wanted)}: "
                             + ", ".join(map(repr, (self.operands[i] for i in wanted))), self.text)
+        return wanted
+
+    def _begin(self, held, constants):
+        """A call, which may bring constants; _end ends it."""
+        with self._lock:
+            if constants:
+                self._bind_alone(held, constants)
+            self._calls += 1
+
+    def _end(self):
+        with self._lock:
+            self._calls -= 1
+            if self._binding:
+                self._turn.notify_all()
+
+    def _call(self, held, arrays, out, sizes):
+        wanted = self._wanted(arrays)
         if len(sizes) != self._sizes:
             raise lib.Error("invalid", f"{len(sizes)} sizes, wanted {self._sizes}", self.text)
         dynamic = (ctypes.c_int64 * len(sizes))(*(lib.whole(size, 64, "sizes") for size in sizes)) if sizes else None
@@ -202,17 +216,11 @@ class Kernel:
         results = self._results(held, dynamic) if out is None else self._given_results(held, out, dynamic)
         for index, (_, begin) in zip(self._outputs, results):
             buffers[index] = begin
-        with self._lock:
-            if constants:
-                self._bind_alone(held, constants)
-            self._calls += 1
+        self._begin(held, constants)
         try:
             status = self._library.hone_call(held, buffers, dynamic)
         finally:
-            with self._lock:
-                self._calls -= 1
-                if self._binding:
-                    self._turn.notify_all()
+            self._end()
         if status:
             which = (status >> 8) - 1
             where = self.operands[which].name if 0 <= which < len(self.operands) else self.text
@@ -231,13 +239,16 @@ class Kernel:
             self._memories = [ResultMemory(self.operands[i].shape, self.operands[i].numpy_dtype()) for i in self._outputs]
         return [memory.take() for memory in self._memories]
 
-    def _given_results(self, held, out, sizes):
-        """The same of what the caller wants to have written."""
+    def _to_write(self, out):
         given = list(out) if isinstance(out, (tuple, list)) else [out]
         if len(given) != len(self._outputs):
             raise lib.Error("invalid", f"{len(given)} arrays to write, wanted {len(self._outputs)}", self.text)
+        return given
+
+    def _given_results(self, held, out, sizes):
+        """The same of what the caller wants to have written."""
         results = []
-        for index, value in zip(self._outputs, given):
+        for index, value in zip(self._outputs, self._to_write(out)):
             array = as_array(value)
             if is_read_only(value, array):
                 raise lib.Error("invalid", "the array to write is read-only", self.operands[index].name)

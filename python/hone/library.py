@@ -57,8 +57,9 @@ class Handle:
     """Something of the library's, for as long as a `with` lasts. What is given back while it is in use goes with the last
     use."""
 
-    def __init__(self, value, free, name, words):
+    def __init__(self, value, free, name, words, keeps=None):
         self._value = value
+        self._keeps = keeps  # what it needs until it is given back
         self._free = free
         self._error = ("invalid", words, name)  # of who comes later
         self._lock = threading.Lock()
@@ -106,6 +107,12 @@ class ConnectOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("socket", ctypes.c_char_p),
                 ("disk_cache", ctypes.c_char_p), ("threads", ctypes.c_int32), ("spin_us", ctypes.c_int32),
                 ("pool", ctypes.c_void_p), ("parallel_for", ctypes.c_void_p)]
+
+
+def connect_options(socket, threads, start, disk_cache):
+    flags = (START_DAEMON if start else 0) | (0 if disk_cache else NO_DISK_CACHE)
+    return ConnectOptions(ctypes.sizeof(ConnectOptions), flags, text(socket, "socket") if socket else None, None,
+                          whole(threads, 32, "threads"))
 
 
 class GetOptions(ctypes.Structure):
@@ -177,6 +184,34 @@ def find(variable, name):
 
 
 _LOADED = None
+_LOADED_FOR = {}  # kinds of devices
+
+
+def load_for(kind, opens, buffer, enqueues):
+    """libhone_cuda or libhone_opencl, loaded once. opens, enqueues: types of what hone_KIND_open and hone_KIND_enqueue take
+    before the options and the error; buffer: of a buffer. Error("not found") says what was tried."""
+    if kind in _LOADED_FOR:
+        return _LOADED_FOR[kind]
+    library = find(f"HONE_{kind.upper()}_LIBRARY", f"hone_{kind}")
+    error = ctypes.POINTER(ErrorStruct)
+    types = {"open": (ctypes.c_void_p, [*opens, ctypes.POINTER(ConnectOptions), error]),
+             "get": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(GetOptions), error]),
+             "bind": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_int32, buffer, error]),
+             "enqueue": (ctypes.c_int, [ctypes.c_void_p, *enqueues, error]),
+             "info": (ctypes.c_int, [ctypes.c_void_p, ctypes.POINTER(KernelInfo)]),
+             "release": (None, [ctypes.c_void_p]), "close": (None, [ctypes.c_void_p])}
+    for name, (result, arguments) in types.items():
+        function = getattr(library, f"hone_{kind}_{name}")
+        function.restype, function.argtypes = result, arguments
+    return _LOADED_FOR.setdefault(kind, library)
+
+
+def driver(name, package):
+    """A driver's library, which the process may have already. Error("not found")."""
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        raise Error("not found", f"there is no {name} here ({package})") from None
 
 
 def load():

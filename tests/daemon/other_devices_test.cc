@@ -291,6 +291,35 @@ TEST_F(OtherDevices, AreExplainedAgainstTheirOwnRoofs) {
   EXPECT_FALSE(reply->choices.empty());
 }
 
+TEST_F(OtherDevices, CopiesToThemAreMeasuredOnceAndTheFastestIsKept) {
+  const auto ask = [&](const std::string& target) { return server_.Connect().Call(CopySpeedRequest{target}, Soon()); };
+  const int before = testing::ScriptedCopies();
+  const Result<CopySpeedReply> first = ask("scripted:0");
+  ASSERT_TRUE(first) << first.error().Text();
+  const Result<CopySpeedReply> again = ask(kFirst);
+  ASSERT_TRUE(again) << again.error().Text();
+  EXPECT_EQ(testing::ScriptedCopies(), before + 1);
+  EXPECT_EQ(again->to_gb_s, first->to_gb_s);
+  EXPECT_EQ(again->from_gb_s, first->to_gb_s / 2);
+  ASSERT_TRUE(ask("scripted:1"));  // another device
+  EXPECT_EQ(testing::ScriptedCopies(), before + 2);
+  // The next honed measures anew, under load: what was seen before stands.
+  const Backend& backend = *FindBackend(testing::kScriptedKind);
+  Devices devices = Devices::OfCpu(CpuTarget{}, "cc 1");
+  devices.Add(backend.Probe().value().front(), backend, "script 1");
+  Insight next(*server_.cache, devices);
+  const Result<CopySpeed> kept = next.Copies(kFirst);
+  ASSERT_TRUE(kept) << kept.error().Text();
+  EXPECT_EQ(testing::ScriptedCopies(), before + 3);
+  EXPECT_EQ(*kept, (CopySpeed{first->to_gb_s, first->from_gb_s, first->to_us, first->from_us}));
+  // The host computes where its operands are; what is not here has no copies.
+  const Result<CopySpeedReply> host = ask("cpu");
+  ASSERT_TRUE(host) << host.error().Text();
+  EXPECT_EQ(host->to_gb_s, 0);
+  EXPECT_THAT(ask("scripted:old").error().message, HasSubstr("no device here is that"));
+  EXPECT_THAT(ask("scripted:7").error().message, HasSubstr("scripted:0, scripted:1"));
+}
+
 TEST_F(OtherDevices, PoolsOfKindsAreStartedWhenWantedAndEndTogether) {
   const Devices& devices = server_.path->devices();
   Result<std::unique_ptr<WorkerPools>> pools = StartPools({}, false);  // starts no process yet

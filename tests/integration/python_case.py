@@ -24,8 +24,9 @@ except ImportError:
 class PythonCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        os.environ["HONE_LIBRARY"] = os.path.join(harness.BUILD, "lib", "libhone.so")
-        os.environ["HONE_NETWORK_LIBRARY"] = os.path.join(harness.BUILD, "lib", "libhone_network.so")
+        for name in ("", "network_", "opencl_", "cuda_"):
+            library = os.path.join(harness.BUILD, "lib", f"libhone_{name}".rstrip("_") + ".so")
+            os.environ[f"HONE_{name.upper()}LIBRARY"] = library
         os.environ["HONE_COMMAND"] = os.path.join(harness.BIN, "hone")
         sys.path.insert(0, os.path.join(SOURCE, "python"))
         cls.directory = harness.Directory()

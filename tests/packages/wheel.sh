@@ -52,6 +52,15 @@ try:
 except hone.Error as error:
     assert "libhone_network" not in str(error), error  # which said so
     print(error)
+for device, words in (("cuda:0", "libcuda.so.1"), ("opencl", "libOpenCL.so.1")):
+    try:
+        hone.kernel("matmul(M=8,N=8,K=8)", device=device)
+        raise SystemExit("there is no driver, and a kernel")
+    except hone.Error as error:
+        assert words in str(error), error
+from hone import library
+for name in ("opencl", "cuda"):
+    library.find(f"HONE_{name.upper()}_LIBRARY", f"hone_{name}")  # which the wheel brought
 PYTHON
 inside python3 /tmp/use.py || fail "it does not work"
 inside python3 -m pip uninstall --quiet --yes --break-system-packages --root-user-action=ignore hone

@@ -324,6 +324,17 @@ TEST_F(CudaRunner, ChecksAndTimes) {
   EXPECT_EQ(report->time_us, 500);
 }
 
+TEST_F(CudaRunner, MeasuresCopiesAndSaysWhyItCannot) {
+  const Result<CopySpeed> speed = CudaBackend().MeasureCopies(device_.target);
+  ASSERT_TRUE(speed) << speed.error().Text();
+  EXPECT_GT(speed->to_gb_s, 0.05);  // of memory to memory
+  EXPECT_GT(speed->from_gb_s, 0.05);
+  EXPECT_LT(speed->to_us, 1e4);
+  DeviceTarget gone = *device_.target.device();
+  gone.facts["units"] = "77";
+  EXPECT_THAT(CudaBackend().MeasureCopies(Target(gone)).error().Text(), HasSubstr("not there any more"));
+}
+
 TEST_F(CudaRunner, WhatADriverCompilesAtTheFirstLaunchIsNotTheCandidatesTime) {
   EXPECT_EQ(Refusal("twice_after_a_while", {.run_limit = milliseconds(100)}), "it is verified");
   EXPECT_THAT(Refusal("twice_slowly", {.run_limit = milliseconds(100), .timed_runs = 1}), HasSubstr("still running"));

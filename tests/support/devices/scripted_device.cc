@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -168,6 +169,8 @@ class Pools : public WorkerPools {
   };
 };
 
+std::atomic<int> copies{0};
+
 class Scripted : public Backend {
  public:
   const DeviceKind& kind() const override { return kind_; }
@@ -197,6 +200,10 @@ class Scripted : public Backend {
   MachinePeaks MeasurePeaks(const Target& target, int) const override {
     return {.gflops = static_cast<double>(target.device()->Number("speed").value_or(0)), .read_gb_s = {8, 4, 2, 1}};
   }
+  Result<CopySpeed> MeasureCopies(const Target&) const override {
+    const double slower = 1 << copies++;
+    return CopySpeed{16 / slower, 8 / slower, 2 * slower, 4 * slower};
+  }
 
  private:
   const DeviceKind kind_{std::string(kScriptedKind), [](const Target&) { return ModelCpu(CpuTarget{}); }, &kCpuRules};
@@ -208,6 +215,8 @@ class Scripted : public Backend {
 }();
 
 }  // namespace
+
+int ScriptedCopies() { return copies; }
 
 double ScriptedUs(std::string_view schedule, bool is_default, double speed) {
   uint64_t hash = 0;

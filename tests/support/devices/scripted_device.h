@@ -15,4 +15,7 @@ inline constexpr std::string_view kScriptedKind = "scripted";
 // default schedule, half to one and a half times as long under others, by their text.
 double ScriptedUs(std::string_view schedule, bool is_default, double speed);
 
+// How often copies to such a device were measured; each time they are half as fast as the time before.
+int ScriptedCopies();
+
 }  // namespace hone::testing

@@ -1,8 +1,9 @@
 // A libcuda.so.1 without a device: CUDA's driver API as far as backends/drivers/cuda_context.cc calls it, with the
 // host's memory as a device's. It is stricter than the real one where that is what tests want: calls need a current
 // context, copies lie inside one allocation, arguments of launches are aligned. "Code" is a file that CheckCubin takes;
-// which function a launch means, its name says (kFunctions). Each device has one context; launches end before they
-// return, and FakeCudaHold says otherwise of events. Single-threaded.
+// which function a launch means, its name says (kFunctions). Code that honed compiled for a kernel of one stage is
+// taken for one that doubles floats. Each device has one context; launches end before they return, and FakeCudaHold
+// says otherwise of events. Single-threaded.
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,6 +73,13 @@ struct Call {
 void Twice(const Call& call) {
   for (unsigned i = 0; i < call.threads; ++i) call.Pointer(1)[i] = call.Pointer(0)[i] * 2;
 }
+// All that lies there, without the bytes that honed puts around what it checks.
+void TwiceAll(const Call& call) {
+  const auto address = reinterpret_cast<Address>(call.Pointer(0));
+  const auto& [begin, size] = *std::prev(state.memory.upper_bound(address));
+  const size_t guards = address - begin;
+  for (size_t i = 0; i < (size - 2 * guards) / sizeof(float); ++i) call.Pointer(1)[i] = call.Pointer(0)[i] * 2;
+}
 void Thrice(const Call& call) {
   for (unsigned i = 0; i < call.threads; ++i) call.Pointer(1)[i] = call.Pointer(0)[i] * 3;
 }
@@ -110,6 +118,7 @@ struct Known {
   void (*run)(const Call&);
 };
 constexpr Known kFunctions[] = {{"twice", Twice},
+                                {"hone_0_t1", TwiceAll},
                                 {"thrice", Thrice},
                                 {"stray", Stray},
                                 {"fault", Fault},
