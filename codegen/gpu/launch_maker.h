@@ -142,10 +142,11 @@ class LaunchMaker {
 Result<int64_t> FunctionFor(Program& program, Op op, DType type);
 
 // i64 is for indices, which are 32 bits wide here but for what data come to before they are bounded. A float of 16 bits
-// is an f32 wherever it is not in memory.
+// is an f32 wherever it is not in memory, and a u8 an i32.
+inline bool IsInMemoryAlone(DType type) { return IsNarrowFloat(type) || type == DType::kU8; }
 inline DType TypeInCode(DType type) {
   return type == DType::kI64 || type == DType::kU8 ? DType::kI32 : IsNarrowFloat(type) ? DType::kF32 : type;
 }
-inline DType TypeInMemory(DType type) { return IsNarrowFloat(type) ? type : TypeInCode(type); }
+inline DType TypeInMemory(DType type) { return IsInMemoryAlone(type) ? type : TypeInCode(type); }
 
 }  // namespace hone::straight

@@ -60,7 +60,7 @@ std::string ConstantText(const Dialect& dialect, const straight::Value& value) {
   if (value.type == DType::kBF16) return Fill(dialect.cast, type.value, BFloat16(value.real).bits());
   if (!IsFloat(value.type)) {
     // In GLSL a number is no byte by itself.
-    if (value.type == DType::kI8 && dialect.is_shader) return Fill(dialect.cast, type.value, value.number);
+    if (IsByte(value.type) && dialect.is_shader) return Fill(dialect.cast, type.value, value.number);
     if (value.number == INT32_MIN && value.type != DType::kI64) return "(-2147483647 - 1)";
     if (value.number == INT64_MIN) return Fill("(-9223372036854775807{0} - 1)", type.suffix);
     return Fill(value.number < 0 ? "({}{})" : "{}{}", value.number, type.suffix);

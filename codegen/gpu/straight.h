@@ -20,7 +20,7 @@ namespace hone::straight {
 using ValueId = Id<struct StraightValueTag>;  // of Code::values
 
 // What a value is made by. Types are those of its arguments unless it says otherwise; integers are i32 (indices too)
-// and wrap around. Floats of 16 bits are loaded, stored, packed, chosen and converted, and never computed with.
+// and wrap around. Floats of 16 bits and u8 are loaded, stored, packed, chosen and converted, and never computed with.
 enum class Do : uint8_t {
   kConstant,  // `number` or `real`
   kThread,    // the thread's number in its block along axis `number`
