@@ -84,6 +84,15 @@ constexpr Instruction kInstructions[] = {
     {"mma_m16n8k32_i8", kNoIsa, "",
      "kernel mma_m16n8k32_i8(a: i8[16, 32], b: i8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }", 1,
      0, 80},
+    {"mma_m16n8k32_u8", kNoIsa, "",
+     "kernel mma_m16n8k32_u8(a: u8[16, 32], b: u8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }", 1,
+     0, 80},
+    {"mma_m16n8k32_u8_i8", kNoIsa, "",
+     "kernel mma_m16n8k32_u8_i8(a: u8[16, 32], b: i8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 0, 80},
+    {"mma_m16n8k32_i8_u8", kNoIsa, "",
+     "kernel mma_m16n8k32_i8_u8(a: i8[16, 32], b: u8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 0, 80},
     // Of a group of warps, by PTX's wgmma.
     {"wgmma_m64n64k16_f16", kNoIsa, "",
      "kernel wgmma_m64n64k16_f16(a: f16[64, 16], b: f16[16, 64]) -> y: f32[64, 64] "

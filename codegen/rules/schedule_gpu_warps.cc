@@ -171,8 +171,16 @@ class WarpRule {
     return k + ".0";
   }
 
-  // A row's end in block storage is followed by room.
-  std::vector<LayoutDim> RoomyLayout(const std::vector<std::string>& names, DType type) const {
+  // A row's end in block storage is followed by room. Steps lie side by side where the last dimension is neither theirs
+  // nor that of the rows or columns, such as a window's, and steps of bytes always: four of them are a word.
+  std::vector<LayoutDim> RoomyLayout(std::vector<std::string> names, int v, DType type) const {
+    const AccessPattern& access = c_.operands[v];
+    const std::optional<size_t> steps = access.dimension[roles_.grouped],
+                                lines = access.dimension[v == roles_.column_operand ? roles_.columns : roles_.rows];
+    if (steps && *steps < names.size() && (ByteSize(type) == 1 || !lines || *lines + 1 != names.size())) {
+      const auto at = names.begin() + static_cast<std::ptrdiff_t>(*steps);
+      std::rotate(at, at + 1, names.end());
+    }
     std::vector<LayoutDim> layout;
     for (const std::string& name : names) layout.push_back(Whole(name));
     if (layout.size() > 1) layout.back().extra = kRoomBytes / ByteSize(type);
@@ -186,7 +194,7 @@ class WarpRule {
       copies_operands_ &= !IsMadeForOneReader(planner_, tensor.name);
       const std::optional<std::string> copy =
           HoldInBlock(planner_, tensor.name, pair_.sum,
-                      [&](const std::vector<std::string>& axes) { return RoomyLayout(axes, tensor.dtype); });
+                      [&](const std::vector<std::string>& axes) { return RoomyLayout(axes, v, tensor.dtype); });
       HONE_CHECK(copy.has_value());
       copies.push_back(*copy);
     }
@@ -231,7 +239,8 @@ std::optional<WarpRoles> WarpRolesFor(const SchedulePlanner& planner, const Cont
   roles.grouped = GroupedAxis(planner, c, meaning.steps);
   if (!roles.rows || !roles.grouped) return std::nullopt;
   for (int v : {0, 1})
-    if (kernel.tensors[c.operands[v].tensor].dtype != meaning.operands[v]) return std::nullopt;
+    if (kernel.tensors[c.operands[v].tensor].dtype != meaning.operands[v == roles.column_operand ? 1 : 0])
+      return std::nullopt;
   const Stage& stage = planner.StageNamed(c.stage);
   for (AxisId axis : stage.axis_ids())
     if (LowerExtent(kernel, stage.axis(axis).extent) != UpperExtent(kernel, stage.axis(axis).extent))

@@ -97,15 +97,10 @@ TEST_F(CompileCudaTest, LimitsAgreeWithPtxas) {
 
 // Instructions that a schedule names are in the code, and in no loop of less.
 TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
-  struct Case {
-    const char *instruction, *dtype;
-    int steps;
-  };
-  for (const Case& of :
-       {Case{"mma_m16n8k16_f16", "f16", 16}, {"mma_m16n8k16_bf16", "bf16", 16}, {"mma_m16n8k32_i8", "i8", 32}}) {
+  for (const WarpCase& of : kWarpCases) {
+    const std::string small = WarpMatmul(of, 64, 96, 128);
     for (const char* arch : {"sm_80", "sm_90"}) {
-      const BuildRequest request{fmt::format("matmul(M=64,N=96,K=128,dtype={})+bias", of.dtype),
-                                 WarpSchedule(of.instruction, of.steps), TargetOf(arch)};
+      const BuildRequest request{small, WarpSchedule(of.instruction, of.steps), TargetOf(arch)};
       const Result<BuildOutput> built = BuildForGpu(request);
       ASSERT_TRUE(built) << of.instruction << ": " << built.error().Text();
       const Result<std::string> ptx = PtxOfCuda(CudaTextOf(request), arch);
@@ -113,12 +108,11 @@ TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
       EXPECT_THAT(*ptx, HasSubstr(PtxName(*FindInstruction(of.instruction)))) << arch;
     }
     // So does the default schedule, where it pays.
-    const BuildRequest untuned{fmt::format("matmul(M=256,N=256,K=256,dtype={})+bias", of.dtype), "", TargetOf("sm_80")};
-    EXPECT_THAT(BuildForGpu(untuned)->schedule, HasSubstr(std::string("tensorize ") + of.instruction));
+    const BuildRequest untuned{WarpMatmul(of, 256, 256, 256), "", TargetOf("sm_80")};
+    EXPECT_THAT(BuildForGpu(untuned)->schedule, HasSubstr(fmt::format("tensorize {} ", of.instruction)));
     EXPECT_THAT(PtxOfCuda(CudaTextOf(untuned), "sm_80").value(), HasSubstr(PtxName(*FindInstruction(of.instruction))));
     // Of a device that has none the same schedule is plain sums.
-    const BuildRequest older{fmt::format("matmul(M=64,N=96,K=128,dtype={})+bias", of.dtype),
-                             WarpSchedule(of.instruction, of.steps), TargetOf("sm_75")};
+    const BuildRequest older{small, WarpSchedule(of.instruction, of.steps), TargetOf("sm_75")};
     EXPECT_TRUE(BuildForGpu(older)) << BuildForGpu(older).error().Text();
     EXPECT_THAT(CudaTextOf(older), ::testing::Not(HasSubstr("mma.sync")));
   }

@@ -29,6 +29,14 @@ std::vector<std::string> Samples() {
       "matmul(M=33,N=24,K=40,dtype=f16,ta=1)+bias",
       "matmul(M=20,N=40,K=50,dtype=bf16,tb=1)+relu",
       "matmul(M=32,N=48,K=70,dtype=i8)+bias",
+      "dense(M=32,N=48,K=64,dtype=u8,const=1)",
+      "conv2d(C=32,H=9,W=11,O=24,R=3,S=3,pad=1,dtype=u8,const=1)+bias",
+      // What quantised networks have: bytes of both kinds, either of them along the columns, and what is quantised
+      // again.
+      "kernel quantised(x: u8[M, K], const w: i8[N, K], s: f32[N]) -> y: u8[M, N] where M=37, N=40, K=96 "
+      "{ y[m, n] = u8(round(float(sum(k) x[m, k] * w[n, k]) * s[n]) + 128.0) }",
+      "kernel channels(x: u8[C, P], const w: i8[O, C]) -> y: i32[O, P] where C=32, P=50, O=24 "
+      "{ y[o, p] = sum(c) x[c, p] * w[o, c] }",
       "batch_matmul(B=3,M=17,N=33,K=32,dtype=f16)",
       "dense(M=19,N=40,K=48,dtype=f16,const=1)+bias+add+relu",
       "conv2d(C=16,H=9,W=11,O=24,R=3,S=3,pad=1,dtype=f16,const=1)+bias+relu",

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <utility>
+
 #include "codegen/gpu/print_launch.h"
 #include "codegen/gpu/print_warp.h"
 #include "codegen/instructions.h"
@@ -23,16 +26,7 @@ straight::DeviceLimits LimitsOf(bool has_instructions) {
   return limits;
 }
 
-struct WarpCase {
-  const char *instruction, *dtype;
-  int steps;
-};
-constexpr WarpCase kCases[] = {
-    {"mma_m16n8k16_f16", "f16", 16}, {"mma_m16n8k16_bf16", "bf16", 16}, {"mma_m16n8k32_i8", "i8", 32}};
-
-std::string Matmul(const WarpCase& of, int m = 37, int n = 45, int k = 64) {
-  return fmt::format("matmul(M={},N={},K={},dtype={})+bias", m, n, k, of.dtype);
-}
+std::string Matmul(const WarpCase& of, int m = 37, int n = 45, int k = 64) { return WarpMatmul(of, m, n, k); }
 
 int Multiplications(const std::vector<Node>& nodes) {
   int count = 0;
@@ -41,7 +35,7 @@ int Multiplications(const std::vector<Node>& nodes) {
 }
 
 TEST(Warp, MultipliesAsTheHardwareDoesAndAsItIsMeant) {
-  for (const WarpCase& of : kCases) {
+  for (const WarpCase& of : kWarpCases) {
     const Schedule schedule = ParseSchedule(WarpSchedule(of.instruction, of.steps)).value();
     for (bool has : {true, false}) {
       const Result<straight::Program> program = StraightOf(Matmul(of), schedule, LimitsOf(has));
@@ -56,30 +50,47 @@ TEST(Warp, MultipliesAsTheHardwareDoesAndAsItIsMeant) {
   }
 }
 
+// What the first multiplication of a launch becomes is changed; the failure that comes of it.
+std::string FailureWith(const WarpCase& of, const std::function<void(straight::Code&, Node&)>& change) {
+  const Schedule schedule = ParseSchedule(WarpSchedule(of.instruction, of.steps)).value();
+  straight::Program program = StraightOf(Matmul(of), schedule, LimitsOf(true)).value();
+  straight::Code& code = program.launches[0].code;
+  bool is_changed = false;
+  auto visit = [&](auto&& self, std::vector<Node>& nodes) -> void {
+    for (Node& node : nodes) {
+      if (node.kind == Node::Kind::kMultiply && !std::exchange(is_changed, true)) change(code, node);
+      self(self, node.body);
+    }
+  };
+  visit(visit, code.nodes);
+  EXPECT_TRUE(is_changed);
+  return RunStraight(Matmul(of), program).failure;
+}
+
 // Two words of an operand in each other's place, or the fragment of another row: something else comes out.
 TEST(Warp, OtherFragmentsAreWrong) {
-  const WarpCase& of = kCases[0];
-  const Schedule schedule = ParseSchedule(WarpSchedule(of.instruction, of.steps)).value();
-  const straight::Program right = StraightOf(Matmul(of), schedule, LimitsOf(true)).value();
   const std::pair<size_t, size_t> exchanges[] = {{0, 1}, {1, 2}, {0, 2}, {4, 5}, {5, 6}, {4, 7}, {8, 9}};
-  for (const auto& [a, b] : exchanges) {
-    straight::Program program = right;
-    int changed = 0;
-    auto exchange = [&](auto&& self, std::vector<Node>& nodes) -> void {
-      for (Node& node : nodes) {
-        if (node.kind == Node::Kind::kMultiply && changed++ == 0) std::swap(node.args[a], node.args[b]);
-        self(self, node.body);
-      }
-    };
-    exchange(exchange, program.launches[0].code.nodes);
-    EXPECT_GT(changed, 0);
-    EXPECT_NE(RunStraight(Matmul(of), program).failure, "") << a << " and " << b;
+  for (const WarpCase& of : kWarpCases)
+    for (const auto& [a, b] : exchanges)
+      EXPECT_NE(FailureWith(of, [&](straight::Code&, Node& node) { std::swap(node.args[a], node.args[b]); }), "")
+          << of.instruction << ": " << a << " and " << b;
+}
+
+// Of the second operand's words, whose elements lie apart in block storage and are put side by side.
+TEST(Warp, OtherStepsOfAWordAreWrong) {
+  for (const WarpCase& of : kWarpCases) {
+    const std::string failure = FailureWith(of, [](straight::Code& code, Node& node) {
+      straight::Value& word = code.values[node.args[8]];
+      ASSERT_EQ(word.what, straight::Do::kPack);
+      std::swap(word.args[0], word.args[1]);
+    });
+    EXPECT_NE(failure, "") << of.instruction;
   }
 }
 
 // Threads that do not come along, of those that a warp has.
 TEST(Warp, AllThreadsComeToIt) {
-  const WarpCase& of = kCases[0];
+  const WarpCase& of = kWarpCases[0];
   straight::Program program =
       StraightOf(Matmul(of), ParseSchedule(WarpSchedule(of.instruction, of.steps)).value(), LimitsOf(true)).value();
   straight::Code& code = program.launches[0].code;
@@ -105,7 +116,7 @@ TEST(Warp, AllThreadsComeToIt) {
 }
 
 std::string Refusal(std::string schedule, const std::string& what, const std::string& with,
-                    const std::string& kernel = Matmul(kCases[0])) {
+                    const std::string& kernel = Matmul(kWarpCases[0])) {
   const size_t at = schedule.find(what);
   EXPECT_NE(at, std::string::npos) << what;
   schedule.replace(at, what.size(), with);
@@ -125,10 +136,13 @@ TEST(Warp, SaysWhatDoesNotFit) {
   EXPECT_THAT(Refusal(schedule, "unroll acc.k.1 acc.m.0 acc.n.0", "unroll acc.k.1 acc.m.0"), HasSubstr("unroll"));
   EXPECT_THAT(Refusal(schedule, "split acc.m 16", "split acc.m 8"), HasSubstr("does 16 trips of m.1, which has 8"));
   EXPECT_THAT(Refusal(schedule, "mma_m16n8k16_f16", "mma_m16n8k16_bf16"), HasSubstr("is f16 where bf16 is meant"));
-  EXPECT_THAT(Refusal(schedule, "mma_m16n8k16_f16", "mma_m16n8k16_f16", Matmul(kCases[0], 37, 45, 50)),
+  EXPECT_THAT(Refusal(WarpSchedule("mma_m16n8k32_u8_i8", 32), "mma_m16n8k32_u8_i8", "mma_m16n8k32_i8_u8",
+                      Matmul({"", "u8", "i8", 32})),
+              HasSubstr("takes a tile of bs along its rows and steps, bs is no such"));
+  EXPECT_THAT(Refusal(schedule, "mma_m16n8k16_f16", "mma_m16n8k16_f16", Matmul(kWarpCases[0], 37, 45, 50)),
               HasSubstr("pad_reduction"));
   // A processor's schedule.
-  EXPECT_THAT(RunOnGpu(Matmul(kCases[0], 32, 32, 32),
+  EXPECT_THAT(RunOnGpu(Matmul(kWarpCases[0], 32, 32, 32),
                        ParseSchedule("split acc.k 16\nsplit acc.m 16\nsplit acc.n 8\nreorder acc.k.0 acc.m.0 acc.n.0 "
                                      "acc.k.1 acc.m.1 acc.n.1\ntensorize mma_m16n8k16_f16 acc.k.1 acc.m.1 acc.n.1\n")
                            .value())
