@@ -77,7 +77,10 @@ std::string ConstantText(const Dialect& dialect, const straight::Value& value) {
 std::string HelperText(const Dialect& dialect, const std::string& name) {
   const DType type = ParseDType(name.substr(name.rfind('_') + 1)).value();
   const std::string what = name.substr(0, name.rfind('_'));
-  if (what == "word") {  // CUDA's alone
+  if (what == "word" && type == DType::kF32)  // CUDA's alone, as the next one: rounded to what tensor cores take
+    return fmt::format("{}unsigned hone_{}(float x) {{ unsigned y; {}; return y; }}\n", dialect.function, name,
+                       R"(asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)))");
+  if (what == "word") {
     const std::string_view vector = dialect.Of(type).vector[ByteSize(type) == 1 ? 1 : 0];
     return fmt::format("{}unsigned hone_{}({} x) {{ return *reinterpret_cast<const unsigned*>(&x); }}\n",
                        dialect.function, name, vector);

@@ -129,7 +129,7 @@ class CodePrinter {
   std::string Load(const Value& value);
   std::string Operation(const Value& value);
   std::string Floating(const Value& value, const std::vector<std::string>& args);
-  // A small vector as 32 bits.
+  // A small vector as 32 bits, or an f32 as an instruction of a warp takes it.
   std::string Word(ValueId id) { return fmt::format("{}({})", Helper("word", code_.values[id].type), Expression(id)); }
   // The name of a helper: "hone_max_f32".
   std::string Helper(std::string_view what, DType type) {

@@ -18,6 +18,7 @@ constexpr Row kPtx[] = {
     {"mma_m16n8k32_u8", "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32"},
     {"mma_m16n8k32_u8_i8", "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"},
     {"mma_m16n8k32_i8_u8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32"},
+    {"mma_m16n8k8_tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"},
     {"wgmma_m64n64k16_f16", "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"},
     {"wgmma_m64n64k16_bf16", "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"},
     {"wgmma_m64n128k16_f16", "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"},

@@ -1,5 +1,6 @@
 #include "codegen/gpu/simt_warp.h"
 
+#include <bit>
 #include <cmath>
 
 #include "base/check.h"
@@ -14,6 +15,13 @@ constexpr size_t kWarp = 32, kRows = 16, kColumns = 8;
 float CutOff(double sum) {
   const auto nearest = static_cast<float>(sum);
   return std::abs(static_cast<double>(nearest)) > std::abs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
+}
+
+double AsTf32(double factor) {
+  constexpr uint32_t kDropped = 13;  // of 23 bits
+  if (!std::isfinite(factor)) return factor;
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(factor));
+  return std::bit_cast<float>((bits + (1U << (kDropped - 1))) >> kDropped << kDropped);
 }
 
 bool IsTogether(const straight::Node& node) {
@@ -46,6 +54,7 @@ void Multiply(const Instruction& instruction, std::vector<std::vector<Slot>>& of
   HONE_CHECK(of.size() == kWarp);
   const auto depth = static_cast<size_t>(meaning.steps);
   const auto per_word = static_cast<size_t>(4 / meaning.step_bytes);
+  const bool rounds = meaning.operands[0] == DType::kF32;
   std::vector<Lane> a(kRows * depth), b(depth * kColumns);
   for (size_t lane = 0; lane < kWarp; ++lane) {
     const size_t group = lane >> 2, in_group = lane % 4;
@@ -63,6 +72,9 @@ void Multiply(const Instruction& instruction, std::vector<std::vector<Slot>>& of
       b[row * kColumns + group] = of[lane][kSums + 4 + word].lanes[i % per_word];
     }
   }
+  for (auto* factors : {&a, &b})
+    for (Lane& factor : *factors)
+      if (rounds) factor.real = AsTf32(factor.real);
   for (size_t lane = 0; lane < kWarp; ++lane)
     for (size_t i = 0; i < kSums; ++i) {
       const size_t row = i < 2 ? lane >> 2 : (lane >> 2) + 8, column = lane % 4 * 2 + (i & 1);

@@ -30,5 +30,7 @@ struct SumPlace {
 SumPlace PlaceInGroup(int64_t thread, int64_t i);
 // A sum of floats as tensor cores leave it.
 float CutOff(double sum);
+// An f32 with as many bits as PTX's tf32 has, 11; of two numbers as near the one of larger magnitude.
+double AsTf32(double factor);
 
 }  // namespace hone::simt

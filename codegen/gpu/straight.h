@@ -103,7 +103,8 @@ struct Node {
     kIf,       // `body` where a
     kBarrier,
     // By the threads of a warp together: `instruction`, of registers args[0…3], the thread's sums, words args[4…7] of
-    // the first operand and args[8…9] of the second. A word holds elements side by side, in 32 bits.
+    // the first operand and args[8…9] of the second. A word holds elements side by side, in 32 bits; an f32 is rounded
+    // to 11 bits there.
     kMultiply,
     // buffer[a + offset] = source[b + source_offset], `lanes` elements of block storage, zeros where args[0] does not
     // hold, if there is one. They are there when the thread has waited for the group that they are of.

@@ -167,7 +167,7 @@ Result<ValueId> LaunchMaker::WordOf(const ValueNode& load, VarId steps, const Li
     forms_[steps] = first + Linear(i);
     at.push_back(Known(flat));
   }
-  const bool is_whole = at[1] - at[0] == Linear(1) && at[0].constant() % items == 0 &&
+  const bool is_whole = items > 1 && at[1] - at[0] == Linear(1) && at[0].constant() % items == 0 &&
                         std::ranges::all_of(at[0].terms(), [&](const Term& term) { return term.coef % items == 0; });
   std::vector<ValueId> elements;
   for (const Linear& form : at) {
@@ -176,7 +176,7 @@ Result<ValueId> LaunchMaker::WordOf(const ValueNode& load, VarId steps, const Li
         builder_.Load(load.buffer, type, is_whole ? static_cast<int>(items) : 1, address.base, address.offset));
     if (is_whole) return elements[0];
   }
-  return builder_.Make(Do::kPack, type, std::move(elements));
+  return items == 1 ? elements[0] : builder_.Make(Do::kPack, type, std::move(elements));
 }
 
 Result<void> LaunchMaker::EmitMeaning(const Stmt& stmt, const std::array<VarId, 3>& loops,

@@ -30,9 +30,17 @@ constexpr Decision kTileSteps{.name = "tile_steps",
 
 constexpr int64_t kThreadsOfWarp = 32;
 constexpr double kShareWorthIt = 0.25;  // of what tiles compute that is not padding
-// Sums of floats are cut off, not rounded: of one sign they drift, by more than is strictly allowed beyond so many
-// terms (docs/schedules.md).
-constexpr int64_t kMostStrictTerms = 512;
+// Sums of floats are cut off, not rounded: of one sign K terms drift by K/8 · 2⁻²⁵ of the sum, and by more than the
+// kernel's accuracy allows (10⁻⁴ at relaxed, 10⁻² at fast, 2⁻¹⁰ of which are factors of tf32) beyond so many
+// (docs/schedules.md).
+int64_t MostTerms(Accuracy accuracy) {
+  switch (accuracy) {
+    case Accuracy::kStrict: return 512;
+    case Accuracy::kRelaxed: return int64_t{1} << 14;
+    case Accuracy::kFast: return int64_t{1} << 20;
+  }
+  return 0;
+}
 constexpr int64_t kRoomBytes = 16;  // between rows in block storage, so that those of a fragment lie in other banks
 constexpr int64_t kMostLanes = 4;   // of an access
 
@@ -219,6 +227,13 @@ class WarpRule {
   std::string warp_loop_;
 };
 
+// Of two tensors, narrow ones widened.
+bool MultipliesElements(const Stage& stage) {
+  return stage.body.op() == Op::kMul && std::ranges::all_of(stage.body.args(), [](const Expr& factor) {
+           return (factor.op() == Op::kCast ? factor.arg(0) : factor).op() == Op::kLoad;
+         });
+}
+
 // Whether that many sums, as threads hold them (WarpRule::ScheduleOut), are of one tile of the instruction at least: a
 // thread has two of its rows, half a tile apart, and two columns side by side.
 bool FillATile(int64_t rows, int64_t columns, const InstructionMeaning& meaning) {
@@ -253,21 +268,21 @@ double ShareUsed(int64_t extent, int64_t tile) {
 }
 
 bool IsExactEnough(const SchedulePlanner& planner, const Contraction& c, const InstructionMeaning& meaning) {
-  return !IsFloat(meaning.sum) || planner.kernel().options.accuracy != Accuracy::kStrict ||
-         c.reduction <= kMostStrictTerms;
+  return !IsFloat(meaning.sum) || c.reduction <= MostTerms(planner.kernel().options.accuracy);
 }
 
 bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& name) {
   const std::optional<Contraction> contraction = AnalyzeContraction(planner, name);
-  if (!contraction || !IsProductOfElements(planner.StageNamed(name))) return false;
+  if (!contraction || !MultipliesElements(planner.StageNamed(name))) return false;
   for (const Instruction* instruction : planner.machine().instructions) {
     const InstructionMeaning& meaning = MeaningOf(*instruction);
     if (meaning.is_of_group) continue;
     if (planner.kernel().tensors[planner.StageNamed(name).output].dtype != meaning.sum) continue;
+    if (planner.kernel().options.accuracy < instruction->accuracy) continue;
     std::optional<WarpRoles> roles = WarpRolesFor(planner, *contraction, meaning);
     if (!roles) continue;
     if (!IsExactEnough(planner, *contraction, meaning))
-      return planner.Refuse("tiles", name, "by a warp's instruction so long a sum would be less exact than strict");
+      return planner.Refuse("tiles", name, "by a warp's instruction so long a sum would be less exact than it may be");
     const double used = ShareUsed(contraction->extents[roles->rows], meaning.rows) *
                         ShareUsed(contraction->extents[roles->columns], meaning.lanes) *
                         ShareUsed(contraction->extents[roles->grouped], meaning.steps);

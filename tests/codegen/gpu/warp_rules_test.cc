@@ -29,6 +29,9 @@ std::vector<std::string> Samples() {
       "matmul(M=33,N=24,K=40,dtype=f16,ta=1)+bias",
       "matmul(M=20,N=40,K=50,dtype=bf16,tb=1)+relu",
       "matmul(M=32,N=48,K=70,dtype=i8)+bias",
+      "matmul(M=37,N=45,K=64,accuracy=fast)+bias",
+      "dense(M=19,N=40,K=50,accuracy=fast,const=1)+bias+gelu",
+      "conv2d(C=16,H=9,W=11,O=24,R=3,S=3,pad=1,accuracy=fast,const=1)+bias+relu",
       "dense(M=32,N=48,K=64,dtype=u8,const=1)",
       "conv2d(C=32,H=9,W=11,O=24,R=3,S=3,pad=1,dtype=u8,const=1)+bias",
       // What quantised networks have: bytes of both kinds, either of them along the columns, and what is quantised
@@ -91,16 +94,22 @@ TEST(WarpRules, ForWhoHasTheInstructionAndTheTypes) {
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,dtype=f16)", Cuda("sm_75")));
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,dtype=f16)", SomeGpu()));
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=512)", Cuda())) << "f32 is not cut to tf32";
+  EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,accuracy=relaxed)", Cuda()));
+  EXPECT_TRUE(takes("matmul(M=256,N=256,K=512,accuracy=fast)", Cuda()));
+  EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,accuracy=fast)", Cuda("sm_75")));
   EXPECT_FALSE(takes("matmul(M=256,N=1,K=512,dtype=f16)", Cuda())) << "seven eighths would be padding";
   // What is cut off drifts.
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=1024,dtype=f16)", Cuda()));
   EXPECT_TRUE(takes("matmul(M=256,N=256,K=1024,dtype=f16,accuracy=relaxed)", Cuda()));
+  EXPECT_TRUE(takes("matmul(M=16,N=64,K=16384,dtype=f16,accuracy=relaxed)", Cuda()));
+  EXPECT_FALSE(takes("matmul(M=16,N=64,K=32768,dtype=f16,accuracy=relaxed)", Cuda()));
+  EXPECT_TRUE(takes("matmul(M=16,N=64,K=32768,dtype=f16,accuracy=fast)", Cuda()));
   EXPECT_TRUE(takes("matmul(M=256,N=256,K=1024,dtype=i8)+bias", Cuda()));
 }
 
 // Sums of less than a tile of the instruction are none of its.
 TEST(WarpRules, WhateverTheSizes) {
-  for (const char* type : {"f16", "i8"})
+  for (const char* type : {"f16", "i8", "f32,accuracy=fast"})
     for (const int rows : {1, 2, 4, 5, 7, 8, 9, 15, 16, 17})
       for (const int columns : {1, 2, 3, 4, 5, 6, 7, 8, 9, 40}) {
         const std::string text = fmt::format("matmul(M={},N={},K=64,dtype={})", rows, columns, type);

@@ -81,10 +81,33 @@ TEST(Warp, OtherStepsOfAWordAreWrong) {
   for (const WarpCase& of : kWarpCases) {
     const std::string failure = FailureWith(of, [](straight::Code& code, Node& node) {
       straight::Value& word = code.values[node.args[8]];
+      if (word.type == DType::kF32) return std::swap(node.args[4], node.args[6]);  // a word is a step
       ASSERT_EQ(word.what, straight::Do::kPack);
       std::swap(word.args[0], word.args[1]);
     });
     EXPECT_NE(failure, "") << of.instruction;
+  }
+}
+
+// Factors are rounded to 11 bits, and by no code that is to be exact.
+TEST(Warp, RoundsFactorsOfF32) {
+  const WarpCase& of = kWarpCases[std::size(kWarpCases) - 1];
+  const Schedule schedule = ParseSchedule(WarpSchedule(of.instruction, of.steps)).value();
+  std::vector<float> a(16 * 8, 0), b(8 * 8, 0), bias(8, 0), y(16 * 8, 0);
+  a[0] = 1 + 0x1p-11F;              // between two numbers, to the one with the larger magnitude
+  a[8] = -1 - 0x1p-11F + 0x1p-20F;  // nearer to the other
+  b[0] = b[8] = 1;
+  const std::string text = WarpMatmul(of, 16, 8, 8);
+  const straight::Program program = StraightOf(text, schedule, LimitsOf(true)).value();
+  void* operands[] = {a.data(), b.data(), bias.data(), y.data()};
+  ASSERT_TRUE(SimtRun(program, operands)->findings.empty());
+  EXPECT_EQ(y[0], 1 + 0x1p-10F);
+  EXPECT_EQ(y[8], -1);
+  for (const char* accuracy : {"strict", "relaxed"}) {
+    WarpCase exact = of;
+    exact.accuracy = accuracy;
+    EXPECT_THAT(RunOnGpu(Matmul(exact), schedule, LimitsOf(true)).refusal,
+                HasSubstr("mma_m16n8k8_tf32 rounds its factors, as accuracy=fast allows"));
   }
 }
 
