@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "codegen/gpu/print_warp.h"
 #include "ir/graph/element.h"
 
 namespace hone {
@@ -80,6 +81,7 @@ std::string HelperText(const Dialect& dialect, const std::string& name) {
   if (what == "word" && type == DType::kF32)  // CUDA's alone, as the next one: rounded to what tensor cores take
     return fmt::format("{}unsigned hone_{}(float x) {{ unsigned y; {}; return y; }}\n", dialect.function, name,
                        R"(asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)))");
+  if (const std::string matrices = MatricesText(dialect.function, name); !matrices.empty()) return matrices;
   if (what == "word") {
     const std::string_view vector = dialect.Of(type).vector[ByteSize(type) == 1 ? 1 : 0];
     return fmt::format("{}unsigned hone_{}({} x) {{ return *reinterpret_cast<const unsigned*>(&x); }}\n",

@@ -69,6 +69,27 @@ std::string MultiplyText(const Instruction& instruction, std::span<const std::st
       PtxName(instruction), fmt::join(sums, ", "), fmt::join(words, ", "));
 }
 
+std::string MatricesName(int matrices, bool transposes) {
+  return fmt::format("matrices{}{}", matrices, transposes ? "_transposed" : "");
+}
+
+std::string MatricesText(std::string_view function, const std::string& helper) {
+  for (int matrices : {2, 4})
+    for (bool transposes : {false, true}) {
+      const bool is_transposed = helper.find("_transposed_") != std::string::npos;
+      if (transposes != is_transposed || !helper.starts_with(MatricesName(matrices, transposes) + "_")) continue;
+      const bool has_four = matrices == 4;
+      return fmt::format(
+          "{0}uint{1} hone_{2}(const void* row) {{ uint{1} w; asm "
+          "volatile(\"ldmatrix.sync.aligned.m8n8.x{1}{3}.shared.b16 "
+          "{{%0, %1{4}}}, [%{1}];\" : \"=r\"(w.x), \"=r\"(w.y){5} : \"r\"((unsigned)__cvta_generic_to_shared(row)) : "
+          "\"memory\"); return w; }}\n",
+          function, matrices, helper, transposes ? ".trans" : "", has_four ? ", %2, %3" : "",
+          has_four ? ", \"=r\"(w.z), \"=r\"(w.w)" : "");
+    }
+  return "";
+}
+
 std::string ProductText(const straight::Node& product, std::span<const std::string> sums, const std::string& first,
                         const std::string& second) {
   std::vector<std::string> numbers;

@@ -24,8 +24,23 @@ double AsTf32(double factor) {
   return std::bit_cast<float>((bits + (1U << (kDropped - 1))) >> kDropped << kDropped);
 }
 
-bool IsTogether(const straight::Node& node) {
+// "ldmatrix": threads 0 … 7 have the addresses of the rows of the first matrix, 8 … 15 those of the second, and so on.
+// Thread t receives a fragment of 32 bits of row t / 4; with .trans the matrix is loaded in column-major order.
+std::vector<std::array<Lane, 4>> WordsOf(const straight::Value& matrices, const std::vector<std::vector<Lane>>& rows,
+                                         size_t lane) {
+  const auto per_word = static_cast<size_t>(4 / ByteSize(matrices.type));
+  std::vector<std::array<Lane, 4>> words(static_cast<size_t>(matrices.lanes));
+  for (size_t i = 0; i < words.size(); ++i)
+    for (size_t e = 0; e < per_word; ++e) {
+      const size_t row = lane / 4, column = lane % 4 * per_word + e;
+      words[i][e] = matrices.transposes ? rows[8 * i + column][row] : rows[8 * i + row][column];
+    }
+  return words;
+}
+
+bool IsTogether(const straight::Node& node, const straight::Code& code) {
   using Kind = straight::Node::Kind;
+  if (node.kind == Kind::kLet) return code.values[node.value].what == straight::Do::kMatrices;
   return node.kind == Kind::kMultiply || node.kind == Kind::kProduct || node.kind == Kind::kCommitProducts ||
          node.kind == Kind::kAwaitProducts || node.kind == Kind::kFenceSums;
 }

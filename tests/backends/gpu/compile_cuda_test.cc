@@ -118,6 +118,27 @@ TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
   }
 }
 
+// Fragments that lie in block storage as the warp loads them at once are loaded so.
+TEST_F(CompileCudaTest, LoadsMatricesTogether) {
+  const std::pair<const char*, std::vector<const char*>> cases[] = {
+      {"matmul(M=256,N=256,K=256,dtype=f16)+bias", {"x4.shared.b16", "x2.trans.shared.b16"}},
+      {"matmul(M=256,N=256,K=256,dtype=bf16,ta=1,tb=1)", {"x4.trans.shared.b16", "x2.shared.b16"}},
+      {"dense(M=256,N=256,K=256,dtype=u8)", {"x4.shared.b16", "x2.shared.b16"}},
+      {"dense(M=256,N=256,K=256,accuracy=fast)", {"x4.shared.b16", "x2.shared.b16", "cvt.rna.tf32.f32"}}};
+  for (const auto& [kernel, words] : cases)
+    for (const char* arch : {"sm_80", "sm_90"}) {
+      const BuildRequest request{kernel, "", TargetOf(arch)};
+      const Result<BuildOutput> built = BuildForGpu(request);
+      ASSERT_TRUE(built) << kernel << ": " << built.error().Text();
+      if (built->schedule.find("tensorize mma_") == std::string::npos) continue;  // by groups
+      const std::string ptx = PtxOfCuda(CudaTextOf(request), arch).value();
+      for (const std::string word : words) {
+        const bool is_load = word.starts_with("x");
+        EXPECT_THAT(ptx, HasSubstr((is_load ? "ldmatrix.sync.aligned.m8n8." : "") + word)) << kernel << " " << arch;
+      }
+    }
+}
+
 // By groups of warps, for an architecture by itself, whose code devices of "sm_90" run.
 TEST_F(CompileCudaTest, MultipliesByGroupsOfWarps) {
   DeviceTarget large = TargetOf("sm_90");

@@ -9,6 +9,8 @@
 #include "codegen/gpu/print_launch.h"
 #include "codegen/gpu/print_warp.h"
 #include "codegen/instructions.h"
+#include "codegen/machine_model.h"
+#include "codegen/rules/default_schedule.h"
 #include "tests/support/gpu_run.h"
 #include "tests/support/warp_schedules.h"
 
@@ -82,10 +84,75 @@ TEST(Warp, OtherStepsOfAWordAreWrong) {
     const std::string failure = FailureWith(of, [](straight::Code& code, Node& node) {
       straight::Value& word = code.values[node.args[8]];
       if (word.type == DType::kF32) return std::swap(node.args[4], node.args[6]);  // a word is a step
+      straight::Value& loaded = code.values[word.args[0]];
+      if (loaded.transposes) return void(loaded.transposes = false);
       ASSERT_EQ(word.what, straight::Do::kPack);
       std::swap(word.args[0], word.args[1]);
     });
     EXPECT_NE(failure, "") << of.instruction;
+  }
+}
+
+// Matrices that lie in block storage in rows of 16 bytes are loaded by the warp together: of four words, of two, their
+// steps side by side or their rows.
+TEST(Warp, LoadsMatricesTogether) {
+  struct Case {
+    std::string kernel;
+    int matrices[2][2];  // loads of two and of four words, plain and transposed: whether there are any
+  };
+  const Case cases[] = {{"matmul(M=37,N=45,K=64,dtype=f16)+bias", {{0, 1}, {1, 0}}},
+                        {"matmul(M=37,N=45,K=64,dtype=bf16,tb=1)", {{1, 0}, {1, 0}}},
+                        {"matmul(M=33,N=24,K=64,dtype=f16,ta=1)", {{0, 1}, {0, 1}}},
+                        {"dense(M=33,N=40,K=64,dtype=i8)+bias", {{1, 0}, {1, 0}}},
+                        {"matmul(M=33,N=40,K=64,dtype=u8)", {{1, 0}, {1, 0}}},
+                        {"matmul(M=33,N=40,K=64,accuracy=fast)", {{0, 0}, {1, 0}}},
+                        {"conv2d(C=16,H=9,W=11,O=24,R=3,S=3,pad=1,dtype=f16,const=1)", {{1, 0}, {1, 0}}}};
+  const Target target = DeviceTarget{
+      std::string(kCudaKind), {{"arch", "sm_80"}, {"block_bytes", "49152"}, {"block_threads", "1024"}, {"units", "4"}}};
+  for (const Case& of : cases) {
+    SCOPED_TRACE(of.kernel);
+    const Schedule schedule = DefaultSchedule(Specialize(ParseKernel(of.kernel).value()), target).value();
+    const straight::Program right = StraightOf(of.kernel, schedule, straight::LimitsOf(ModelMachine(target))).value();
+    EXPECT_TRUE(RunStraight(of.kernel, right).IsRight()) << RunStraight(of.kernel, right).Text();
+    const auto loads = [](const straight::Program& program, int words, bool transposes) {
+      std::vector<straight::ValueId> found;
+      const straight::Code& code = program.launches.back().code;
+      for (straight::ValueId id : code.values.ids())
+        if (code.values[id].what == straight::Do::kMatrices && code.values[id].lanes == words &&
+            code.values[id].transposes == transposes)
+          found.push_back(id);
+      return found;
+    };
+    for (const int words : {2, 4})
+      for (const bool transposes : {false, true}) {
+        const std::vector<straight::ValueId> found = loads(right, words, transposes);
+        EXPECT_EQ(!found.empty(), of.matrices[words / 4][transposes] != 0) << words << " " << transposes;
+        if (found.empty()) continue;
+        const auto failure_with = [&](const std::function<void(straight::Value&)>& change) {
+          straight::Program program = right;
+          for (straight::Value& value : program.launches.back().code.values)
+            if (value.what == straight::Do::kWord && value.args[0] == found[0]) change(value);
+          change(program.launches.back().code.values[found[0]]);
+          return RunStraight(of.kernel, program).Text();
+        };
+        // Words of one matrix in another's place; another row of 16 bytes; the other way round.
+        EXPECT_NE(failure_with([&](straight::Value& value) {
+                    if (value.what == straight::Do::kWord) value.number = (value.number + 1) % words;
+                  }),
+                  "");
+        EXPECT_NE(failure_with([](straight::Value& value) {
+                    if (value.what == straight::Do::kMatrices) value.number += 16 / ByteSize(value.type);
+                  }),
+                  "");
+        EXPECT_THAT(failure_with([](straight::Value& value) {
+                      if (value.what == straight::Do::kMatrices) value.number += 1;
+                    }),
+                    HasSubstr("misaligned"));
+        if (right.launches.back().code.values[found[0]].type == DType::kF32 ||
+            ByteSize(right.launches.back().code.values[found[0]].type) == 1)
+          continue;
+        EXPECT_NE(failure_with([](straight::Value& value) { value.transposes = !value.transposes; }), "");
+      }
   }
 }
 
