@@ -43,12 +43,32 @@ int64_t MostTerms(Accuracy accuracy) {
 }
 constexpr int64_t kRoomBytes = 16;  // between rows in block storage, so that those of a fragment lie in other banks
 constexpr int64_t kMostLanes = 4;   // of an access
+constexpr int64_t kShortRow = 16;   // elements
 
 AxisId LongestOf(const Contraction& c, const std::vector<AxisId>& axes) {
   AxisId longest;
   for (AxisId axis : axes)
     if (!longest || c.extents[axis] >= c.extents[longest]) longest = axis;
   return longest;
+}
+
+// Bytes of the copies of both operands for so many rows, columns and steps: of windows all places are copied at once.
+int64_t BytesOfCopies(const Contraction& c, const WarpRoles& roles, const InstructionMeaning& meaning, int64_t rows,
+                      int64_t columns, int64_t steps) {
+  int64_t bytes = 0;
+  for (int v : {0, 1}) {
+    const AccessPattern& access = c.operands[v];
+    const AxisId lines = v == roles.column_operand ? roles.columns : roles.rows;
+    const int64_t apart = access.dimension[lines] ? 1 : std::max<int64_t>(1, access.strides[lines]);
+    int64_t places = (v == roles.column_operand ? columns : rows) * apart;
+    for (AxisId axis : c.reduce) {
+      if (axis == roles.grouped || !access.uses[axis]) continue;
+      const bool is_along = !access.dimension[lines] && access.strides[axis] < apart * c.extents[lines];
+      places = is_along ? places + (c.extents[axis] - 1) * access.strides[axis] : places * c.extents[axis];
+    }
+    bytes += places * (steps * meaning.step_bytes + kRoomBytes);
+  }
+  return bytes;
 }
 
 class WarpRule {
@@ -100,15 +120,21 @@ class WarpRule {
       if (blocks >= planner_.machine().cores || row_tiles * column_tiles <= 4) break;
       (row_tiles > 1 && row_tiles * 2 >= column_tiles ? row_tiles : column_tiles) /= 2;
     }
+    const int64_t steps = c_.extents[roles_.grouped] / meaning_.steps;
+    int64_t tile_steps = steps % 2 == 0 ? 2 : 1;
+    for (int64_t* part : {&tile_steps, &row_tiles, &row_warps, &column_tiles, &column_warps})
+      while (*part > 1 && BytesOfCopies(c_, roles_, meaning_, row_tiles * row_warps * meaning_.rows,
+                                        column_tiles * column_warps * meaning_.lanes,
+                                        tile_steps * meaning_.steps) > planner_.machine().block_bytes)
+        *part /= 2;
     row_tiles_ = planner_.Choose(pair_.sum, kRowTiles, {1, 2, 4}, row_tiles);
     column_tiles_ = planner_.Choose(pair_.sum, kColumnTiles, {1, 2, 4, 8}, column_tiles);
     row_warps_ = planner_.Choose(pair_.sum, kRowWarps, {1, 2, 4}, row_warps);
     column_warps_ = planner_.Choose(pair_.sum, kColumnWarps, {1, 2, 4}, column_warps);
-    const int64_t steps = c_.extents[roles_.grouped] / meaning_.steps;
     std::vector<int64_t> options;
     for (int64_t option : {1, 2, 4})
       if (steps % option == 0) options.push_back(option);
-    tile_steps_ = planner_.Choose(pair_.sum, kTileSteps, options, steps % 2 == 0 ? 2 : 1);
+    tile_steps_ = planner_.Choose(pair_.sum, kTileSteps, options, tile_steps);
   }
 
   // Two, where copies of both operands are made past the registers, there are trips enough and the block has room.
@@ -212,8 +238,18 @@ class WarpRule {
   // All threads of the block, each a few elements side by side.
   void ScheduleCopy(const std::string& copy, const std::string& at) {
     const bool is_ahead = buffers_ > 1 && planner_.machine().has_async_copies;
-    CopyByAllThreads(planner_, copy, pair_.sum, at, is_ahead ? kCopyBytes / meaning_.step_bytes : kMostLanes,
+    CopyByAllThreads(planner_, copy, pair_.sum, at,
+                     LanesOf(copy, is_ahead ? kCopyBytes / meaning_.step_bytes : kMostLanes),
                      {kThreadsOfWarp, row_warps_ * column_warps_}, buffers_);
+  }
+
+  // So many, but of a short row that they do not divide, as a window's, one: what is copied beyond it takes storage.
+  int64_t LanesOf(const std::string& copy, int64_t most) const {
+    const Stage stage = planner_.StageNamed(copy);
+    int64_t along = 1;
+    for (const Axis& axis : stage.axes)
+      if (planner_.Extent(axis) > 1) along = planner_.Extent(axis);
+    return along <= kShortRow && along % most != 0 ? 1 : most;
   }
 
   SchedulePlanner& planner_;
@@ -232,6 +268,13 @@ bool MultipliesElements(const Stage& stage) {
   return stage.body.op() == Op::kMul && std::ranges::all_of(stage.body.args(), [](const Expr& factor) {
            return (factor.op() == Op::kCast ? factor.arg(0) : factor).op() == Op::kLoad;
          });
+}
+
+// Whether all rows are of one axis, and all columns.
+bool IsOfMatrices(const Contraction& c) {
+  return std::ranges::all_of(c.only, [&](const std::vector<AxisId>& axes) {
+    return std::ranges::count_if(axes, [&](AxisId axis) { return c.extents[axis] > 1; }) <= 1;
+  });
 }
 
 // Whether that many sums, as threads hold them (WarpRule::ScheduleOut), are of one tile of the instruction at least: a
@@ -283,6 +326,11 @@ bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& name) {
     if (!roles) continue;
     if (!IsExactEnough(planner, *contraction, meaning))
       return planner.Refuse("tiles", name, "by a warp's instruction so long a sum would be less exact than it may be");
+    if (meaning.operands[0] == DType::kF32 && !IsOfMatrices(*contraction))
+      return planner.Refuse("tiles", name, "a warp's columns would be pixels of one row of an image alone");
+    if (BytesOfCopies(*contraction, *roles, meaning, meaning.rows, meaning.lanes, meaning.steps) >
+        planner.machine().block_bytes)
+      return planner.Refuse("tiles", name, "windows of one tile of a warp's instruction are more than a block stores");
     const double used = ShareUsed(contraction->extents[roles->rows], meaning.rows) *
                         ShareUsed(contraction->extents[roles->columns], meaning.lanes) *
                         ShareUsed(contraction->extents[roles->grouped], meaning.steps);

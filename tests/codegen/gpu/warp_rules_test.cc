@@ -31,7 +31,7 @@ std::vector<std::string> Samples() {
       "matmul(M=32,N=48,K=70,dtype=i8)+bias",
       "matmul(M=37,N=45,K=64,accuracy=fast)+bias",
       "dense(M=19,N=40,K=50,accuracy=fast,const=1)+bias+gelu",
-      "conv2d(C=16,H=9,W=11,O=24,R=3,S=3,pad=1,accuracy=fast,const=1)+bias+relu",
+      "batch_matmul(B=3,M=17,N=33,K=32,accuracy=fast)",
       "dense(M=32,N=48,K=64,dtype=u8,const=1)",
       "conv2d(C=32,H=9,W=11,O=24,R=3,S=3,pad=1,dtype=u8,const=1)+bias",
       // What quantised networks have: bytes of both kinds, either of them along the columns, and what is quantised
@@ -58,6 +58,19 @@ TEST(WarpRules, DefaultsAreRight) {
       const GpuOutcome outcome = RunOnGpu(text, ParseSchedule(schedule).value(), limits);
       EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << schedule;
     }
+  }
+}
+
+// Windows whose weights, of a block's rows and all their places, are more than a block's storage at once.
+TEST(WarpRules, LargeWindowsFit) {
+  for (const char* text : {"conv2d(C=64,H=9,W=9,O=64,R=5,S=5,pad=2,dtype=u8,const=1)",
+                           "conv2d(C=32,H=8,W=8,O=64,R=7,S=7,pad=3,dtype=i8,const=1)",
+                           "conv2d(C=32,H=8,W=8,O=64,R=7,S=7,pad=3,dtype=f16,accuracy=relaxed,const=1)",
+                           "conv2d(C=32,H=5,W=5,O=32,R=11,S=11,pad=5,dtype=u8,const=1)"}) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    const Schedule schedule = PlanSchedule(kernel, Cuda(), {}).value().schedule;
+    const GpuOutcome outcome = RunOnGpu(text, schedule, WithInstructions());
+    EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(schedule);
   }
 }
 
@@ -97,6 +110,7 @@ TEST(WarpRules, ForWhoHasTheInstructionAndTheTypes) {
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,accuracy=relaxed)", Cuda()));
   EXPECT_TRUE(takes("matmul(M=256,N=256,K=512,accuracy=fast)", Cuda()));
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,accuracy=fast)", Cuda("sm_75")));
+  EXPECT_FALSE(takes("conv2d(C=64,H=14,W=14,O=64,R=3,S=3,pad=1,accuracy=fast,const=1)", Cuda())) << "columns are a row";
   EXPECT_FALSE(takes("matmul(M=256,N=1,K=512,dtype=f16)", Cuda())) << "seven eighths would be padding";
   // What is cut off drifts.
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=1024,dtype=f16)", Cuda()));

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <functional>
+#include <sstream>
 #include <utility>
 
 #include "codegen/gpu/print_launch.h"
@@ -29,6 +32,11 @@ straight::DeviceLimits LimitsOf(bool has_instructions) {
 }
 
 std::string Matmul(const WarpCase& of, int m = 37, int n = 45, int k = 64) { return WarpMatmul(of, m, n, k); }
+
+Target Ampere() {
+  return DeviceTarget{std::string(kCudaKind),
+                      {{"arch", "sm_80"}, {"block_bytes", "49152"}, {"block_threads", "1024"}, {"units", "4"}}};
+}
 
 int Multiplications(const std::vector<Node>& nodes) {
   int count = 0;
@@ -107,8 +115,7 @@ TEST(Warp, LoadsMatricesTogether) {
                         {"matmul(M=33,N=40,K=64,dtype=u8)", {{1, 0}, {1, 0}}},
                         {"matmul(M=33,N=40,K=64,accuracy=fast)", {{0, 0}, {1, 0}}},
                         {"conv2d(C=16,H=9,W=11,O=24,R=3,S=3,pad=1,dtype=f16,const=1)", {{1, 0}, {1, 0}}}};
-  const Target target = DeviceTarget{
-      std::string(kCudaKind), {{"arch", "sm_80"}, {"block_bytes", "49152"}, {"block_threads", "1024"}, {"units", "4"}}};
+  const Target target = Ampere();
   for (const Case& of : cases) {
     SCOPED_TRACE(of.kernel);
     const Schedule schedule = DefaultSchedule(Specialize(ParseKernel(of.kernel).value()), target).value();
@@ -238,6 +245,22 @@ TEST(Warp, SaysWhatDoesNotFit) {
                            .value())
                   .refusal,
               HasSubstr("is done by the threads of a warp"));
+}
+
+// A layer of a quantised network: bytes of both kinds, which the warp loads together, and bytes that come of it.
+TEST(Warp, AsText) {
+  const std::string kernel =
+      "kernel quantised(x: u8[M, K], const w: i8[N, K], s: f32[N]) -> y: u8[M, N] where M=32, N=16, K=64 "
+      "{ y[m, n] = u8(round(float(sum(k) x[m, k] * w[n, k]) * s[n]) + 128.0) }";
+  const Schedule schedule = DefaultSchedule(Specialize(ParseKernel(kernel).value()), Ampere()).value();
+  const straight::Program program = StraightOf(kernel, schedule, straight::LimitsOf(ModelMachine(Ampere()))).value();
+  const std::string source = PrintSources(program, *FindDialect("cuda"))[0];
+  const std::string path = HONE_SOURCE_DIR "/tests/golden/warp_quantised.cuda.txt";
+  if (std::getenv("HONE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << source;
+  std::ifstream file(path);
+  std::stringstream wanted;
+  wanted << file.rdbuf();
+  EXPECT_EQ(source, wanted.str()) << path;
 }
 
 TEST(Warp, WhoHasThem) {
