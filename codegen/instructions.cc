@@ -254,8 +254,8 @@ Result<std::vector<Expr>> MatchInstruction(const Kernel& kernel, const Stage& st
   };
   if (kernel.options.accuracy < instruction.accuracy)
     return Error{ErrorKind::kInvalid,
-                 fmt::format("{} rounds its factors, as accuracy={} allows", instruction.name,
-                             AccuracyName(instruction.accuracy)),
+                 fmt::format("{} rounds its factors as the kernel's accuracy does not allow: it wants accuracy={}",
+                             instruction.name, AccuracyName(instruction.accuracy)),
                  ""};
   if (stage.reduction != meaning.stage().reduction)
     return refuse(fmt::format("{} is no sum", kernel.tensors[stage.output].name));

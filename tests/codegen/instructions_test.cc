@@ -84,7 +84,7 @@ TEST(Instructions, ThatRoundFactorsAreForWhoAllowsIt) {
            " { y[] = sum(k) a[k] * b[k] }";
   };
   for (const char* accuracy : {"strict", "relaxed"})
-    EXPECT_THAT(Mismatch(product(accuracy), "mma_m16n8k8_tf32"), HasSubstr("as accuracy=fast allows"));
+    EXPECT_THAT(Mismatch(product(accuracy), "mma_m16n8k8_tf32"), HasSubstr("it wants accuracy=fast"));
   EXPECT_EQ(Mismatch(product("fast"), "mma_m16n8k8_tf32"), "");
 }
 
