@@ -10,18 +10,18 @@ using straight::Value;
 using straight::ValueId;
 
 void InlineValues::CountUses(const std::vector<Node>& nodes) {
-  for (size_t i = 0; i < nodes.size(); ++i) {
+  for (size_t i = nodes.size(); i-- > 0;) {
     const auto count = [&](ValueId id) {
       if (!id) return;
       ++uses_[id];
       use_[id] = {&nodes, i};
     };
-    if (nodes[i].kind == Node::Kind::kLet)
+    CountUses(nodes[i].body);
+    if (nodes[i].kind == Node::Kind::kLet && uses_.contains(nodes[i].value))
       for (ValueId arg : code_.values[nodes[i].value].args) count(arg);
     count(nodes[i].a);
     count(nodes[i].b);
     for (ValueId arg : nodes[i].args) count(arg);
-    CountUses(nodes[i].body);
   }
 }
 
@@ -38,7 +38,8 @@ bool InlineValues::IsInlined(const std::vector<Node>& list, size_t at) const {
   const Do what = code_.values[id].what;
   if (what == Do::kLane || what == Do::kWord) return true;
   const auto uses = uses_.find(id);
-  if (what == Do::kLoad || what == Do::kMatrices || uses == uses_.end() || uses->second != 1) return false;
+  if (uses == uses_.end()) return true;
+  if (what == Do::kLoad || what == Do::kMatrices || uses->second != 1) return false;
   const Use& use = use_.at(id);
   if (use.list != &list || list[use.at].kind == Node::Kind::kFor) return false;
   return !ReadsMemory(id) || use.at == at + 1;

@@ -12,11 +12,14 @@ namespace hone {
 // Of one launch or function. Not thread-safe.
 class InlineValues {
  public:
-  // `code` outlives it.
-  explicit InlineValues(const straight::Code& code) : code_(code) { CountUses(code.nodes); }
+  // `code` outlives it. `result`: of a function, which is read behind its code, and has a name.
+  InlineValues(const straight::Code& code, straight::ValueId result) : code_(code) {
+    if (result) uses_[result] = 2;
+    CountUses(code.nodes);
+  }
 
-  // Whether what list[at], a let, computes is written where it is used: that is once, and nothing can come in between.
-  // Asked of each let, in their order.
+  // Whether what list[at], a let, computes is not written there: nobody reads it, or it is written where it is used,
+  // which is once, and nothing can come in between. Asked of each let, in their order.
   bool Take(const std::vector<straight::Node>& list, size_t at);
 
  private:
@@ -24,7 +27,7 @@ class InlineValues {
     const std::vector<straight::Node>* list;
     size_t at;
   };
-  void CountUses(const std::vector<straight::Node>& nodes);
+  void CountUses(const std::vector<straight::Node>& nodes);  // those by what is used itself
   bool ReadsMemory(straight::ValueId id) const;
   bool IsInlined(const std::vector<straight::Node>& list, size_t at) const;
 

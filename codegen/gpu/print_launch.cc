@@ -33,8 +33,8 @@ using straight::ValueId;
 class CodePrinter {
  public:
   CodePrinter(const straight::Program& program, const Code& code, const Dialect& dialect,
-              std::set<std::string>& helpers)
-      : program_(program), code_(code), dialect_(dialect), helpers_(helpers), inline_(code) {
+              std::set<std::string>& helpers, ValueId result = {})
+      : program_(program), code_(code), dialect_(dialect), helpers_(helpers), inline_(code, result) {
     for (std::string_view word : ReservedWords()) taken_.insert(std::string(word));
   }
 
@@ -413,7 +413,7 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
 }
 
 std::string SourcePrinter::PrintFunction(const straight::Function& function) {
-  CodePrinter printer(program_, function.code, dialect_, helpers_);
+  CodePrinter printer(program_, function.code, dialect_, helpers_, function.result);
   const std::string type(dialect_.Of(function.type).value);
   const std::string body = printer.Print(function.code.nodes, 1);
   return fmt::format("{}{} {}({} x) {{\n{}  return {};\n}}\n\n", dialect_.function, type, function.name, type, body,
