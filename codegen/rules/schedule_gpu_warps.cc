@@ -43,7 +43,6 @@ int64_t MostTerms(Accuracy accuracy) {
 }
 constexpr int64_t kRoomBytes = 16;  // between rows in block storage, so that those of a fragment lie in other banks
 constexpr int64_t kMostLanes = 4;   // of an access
-constexpr int64_t kShortRow = 16;   // elements
 
 AxisId LongestOf(const Contraction& c, const std::vector<AxisId>& axes) {
   AxisId longest;
@@ -60,13 +59,16 @@ int64_t BytesOfCopies(const Contraction& c, const WarpRoles& roles, const Instru
     const AccessPattern& access = c.operands[v];
     const AxisId lines = v == roles.column_operand ? roles.columns : roles.rows;
     const int64_t apart = access.dimension[lines] ? 1 : std::max<int64_t>(1, access.strides[lines]);
-    int64_t places = (v == roles.column_operand ? columns : rows) * apart;
+    int64_t places = (v == roles.column_operand ? columns : rows) * apart, times = 1;
     for (AxisId axis : c.reduce) {
       if (axis == roles.grouped || !access.uses[axis]) continue;
       const bool is_along = !access.dimension[lines] && access.strides[axis] < apart * c.extents[lines];
-      places = is_along ? places + (c.extents[axis] - 1) * access.strides[axis] : places * c.extents[axis];
+      if (is_along)
+        places += (c.extents[axis] - 1) * access.strides[axis];
+      else
+        times *= c.extents[axis];
     }
-    bytes += places * (steps * meaning.step_bytes + kRoomBytes);
+    bytes += places * times * (steps * meaning.step_bytes + kRoomBytes);
   }
   return bytes;
 }
@@ -86,12 +88,12 @@ class WarpRule {
     ChooseTile();
     ScheduleOut();
     // Copies are stages of their own, which change what the sum reads: before its loops.
-    const std::vector<std::string> copies = MakeCopies();
+    const std::vector<Copy> copies = MakeCopies();
     planner_.ComputeAt(pair_.sum, pair_.out, warp_loop_);
     planner_.Store(pair_.sum, Scope::kRegisters);
     const std::string at = ScheduleSum();
     ChooseBuffers();
-    for (const std::string& copy : copies) ScheduleCopy(copy, at);
+    for (const Copy& copy : copies) ScheduleCopy(copy, at);
     planner_.MarkScheduled(pair_.sum);
     planner_.MarkScheduled(pair_.out);
   }
@@ -206,50 +208,50 @@ class WarpRule {
   }
 
   // A row's end in block storage is followed by room. Steps lie side by side where the last dimension is neither theirs
-  // nor that of the rows or columns, such as a window's, and steps of bytes always: four of them are a word.
-  std::vector<LayoutDim> RoomyLayout(std::vector<std::string> names, int v, DType type) const {
+  // nor that of the rows or columns, such as a window's, and steps of bytes always: four of them are a word. `along`:
+  // the axis of steps, if it was not the last before. Its elements are copied several at once.
+  std::vector<LayoutDim> RoomyLayout(std::vector<std::string> names, int v, DType type, std::string& along) const {
     const AccessPattern& access = c_.operands[v];
     const std::optional<size_t> steps = access.dimension[roles_.grouped],
                                 lines = access.dimension[v == roles_.column_operand ? roles_.columns : roles_.rows];
-    if (steps && *steps < names.size() && (ByteSize(type) == 1 || !lines || *lines + 1 != names.size())) {
+    const bool are_apart = steps && *steps + 1 < names.size();
+    const bool moves = are_apart && (ByteSize(type) == 1 || !lines || *lines + 1 != names.size());
+    if (moves) {
       const auto at = names.begin() + static_cast<std::ptrdiff_t>(*steps);
+      along = *at;
       std::rotate(at, at + 1, names.end());
     }
     std::vector<LayoutDim> layout;
     for (const std::string& name : names) layout.push_back(Whole(name));
-    if (layout.size() > 1) layout.back().extra = kRoomBytes / ByteSize(type);
+    // Words of four steps apart, of eight rows or columns side by side, take twice the banks of words of one step.
+    const bool is_wide = ByteSize(type) == 4 && are_apart && !moves;
+    if (layout.size() > 1) layout.back().extra = kRoomBytes / ByteSize(type) * (is_wide ? 2 : 1);
     return layout;
   }
 
-  std::vector<std::string> MakeCopies() {
-    std::vector<std::string> copies;
+  struct Copy {
+    std::string name, along;  // the axis of which a thread copies several elements; "": the last
+  };
+  std::vector<Copy> MakeCopies() {
+    std::vector<Copy> copies;
     for (int v : {0, 1}) {
       const Tensor tensor = planner_.kernel().tensors[c_.operands[v].tensor];
       copies_operands_ &= !IsMadeForOneReader(planner_, tensor.name);
+      std::string along;
       const std::optional<std::string> copy =
           HoldInBlock(planner_, tensor.name, pair_.sum,
-                      [&](const std::vector<std::string>& axes) { return RoomyLayout(axes, v, tensor.dtype); });
+                      [&](const std::vector<std::string>& axes) { return RoomyLayout(axes, v, tensor.dtype, along); });
       HONE_CHECK(copy.has_value());
-      copies.push_back(*copy);
+      copies.push_back({*copy, along});
     }
     return copies;
   }
 
-  // All threads of the block, each a few elements side by side.
-  void ScheduleCopy(const std::string& copy, const std::string& at) {
-    const bool is_ahead = buffers_ > 1 && planner_.machine().has_async_copies;
-    CopyByAllThreads(planner_, copy, pair_.sum, at,
-                     LanesOf(copy, is_ahead ? kCopyBytes / meaning_.step_bytes : kMostLanes),
-                     {kThreadsOfWarp, row_warps_ * column_warps_}, buffers_);
-  }
-
-  // So many, but of a short row that they do not divide, as a window's, one: what is copied beyond it takes storage.
-  int64_t LanesOf(const std::string& copy, int64_t most) const {
-    const Stage stage = planner_.StageNamed(copy);
-    int64_t along = 1;
-    for (const Axis& axis : stage.axes)
-      if (planner_.Extent(axis) > 1) along = planner_.Extent(axis);
-    return along <= kShortRow && along % most != 0 ? 1 : most;
+  // All threads of the block, each a few elements side by side in block storage.
+  void ScheduleCopy(const Copy& copy, const std::string& at) {
+    const bool is_ahead = buffers_ > 1 && planner_.machine().has_async_copies && copy.along.empty();
+    CopyByAllThreads(planner_, copy.name, pair_.sum, at, is_ahead ? kCopyBytes / meaning_.step_bytes : kMostLanes,
+                     {kThreadsOfWarp, row_warps_ * column_warps_}, buffers_, copy.along);
   }
 
   SchedulePlanner& planner_;

@@ -65,12 +65,31 @@ TEST(WarpRules, DefaultsAreRight) {
 TEST(WarpRules, LargeWindowsFit) {
   for (const char* text : {"conv2d(C=64,H=9,W=9,O=64,R=5,S=5,pad=2,dtype=u8,const=1)",
                            "conv2d(C=32,H=8,W=8,O=64,R=7,S=7,pad=3,dtype=i8,const=1)",
+                           "conv2d(C=64,H=3,W=28,O=32,R=7,S=7,pad=3,dtype=u8,const=1)",
                            "conv2d(C=32,H=8,W=8,O=64,R=7,S=7,pad=3,dtype=f16,accuracy=relaxed,const=1)",
                            "conv2d(C=32,H=5,W=5,O=32,R=11,S=11,pad=5,dtype=u8,const=1)"}) {
     const Kernel kernel = Specialize(ParseKernel(text).value());
     const Schedule schedule = PlanSchedule(kernel, Cuda(), {}).value().schedule;
     const GpuOutcome outcome = RunOnGpu(text, schedule, WithInstructions());
     EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(schedule);
+  }
+}
+
+// Passes over the banks for an access; a load of four matrices takes four.
+TEST(WarpRules, BanksAreDifferent) {
+  const std::pair<const char*, double> most[] = {{"matmul(M=64,N=64,K=128,dtype=u8)", 3},
+                                                 {"dense(M=64,N=64,K=128,dtype=u8)", 2.5},
+                                                 {"matmul(M=64,N=64,K=128,accuracy=fast)", 2},
+                                                 {"matmul(M=64,N=64,K=128,dtype=f16)", 3}};
+  for (const auto& [text, passes] : most) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    const straight::Program program =
+        StraightOf(text, DefaultSchedule(kernel, Cuda()).value(), WithInstructions()).value();
+    const GpuOutcome outcome = RunStraight(text, program, {.count = true});
+    ASSERT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
+    EXPECT_LE(static_cast<double>(outcome.report.shared_passes) / static_cast<double>(outcome.report.shared_accesses),
+              passes)
+        << text;
   }
 }
 
