@@ -17,7 +17,7 @@ namespace {
 
 constexpr Isa kNoIsa{};
 constexpr double kOnTiles = 1.0 / 32;
-constexpr int kThreadsOfGroup = 128;
+constexpr int kThreadsOfOneWarp = 32, kThreadsOfGroup = 128;
 constexpr double kWidened = 0.25;    // two multiplications and two additions,
 constexpr double kBytesWidened = 3;  // of bytes that shifts widen: one for odd ones, two for even ones
 
@@ -84,6 +84,19 @@ constexpr Instruction kInstructions[] = {
     {"mma_m16n8k32_i8", kNoIsa, "",
      "kernel mma_m16n8k32_i8(a: i8[16, 32], b: i8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }", 1,
      0, 80},
+    {"mma_m16n8k32_u8", kNoIsa, "",
+     "kernel mma_m16n8k32_u8(a: u8[16, 32], b: u8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }", 1,
+     0, 80},
+    {"mma_m16n8k32_u8_i8", kNoIsa, "",
+     "kernel mma_m16n8k32_u8_i8(a: u8[16, 32], b: i8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 0, 80},
+    {"mma_m16n8k32_i8_u8", kNoIsa, "",
+     "kernel mma_m16n8k32_i8_u8(a: i8[16, 32], b: u8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 0, 80},
+    // Of f32, rounded to 11 bits: a product is off by 2⁻¹⁰ of itself at most, where fast allows 10⁻².
+    {"mma_m16n8k8_tf32", kNoIsa, "",
+     "kernel mma_m16n8k8_tf32(a: f32[16, 8], b: f32[8, 8]) -> y: f32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }", 1,
+     0, 80, kThreadsOfOneWarp, Accuracy::kFast},
     // Of a group of warps, by PTX's wgmma.
     {"wgmma_m64n64k16_f16", kNoIsa, "",
      "kernel wgmma_m64n64k16_f16(a: f16[64, 16], b: f16[16, 64]) -> y: f32[64, 64] "
@@ -239,6 +252,11 @@ Result<std::vector<Expr>> MatchInstruction(const Kernel& kernel, const Stage& st
   auto refuse = [&](const std::string& why) {
     return Error{ErrorKind::kInvalid, fmt::format("{} does something else: {}", instruction.name, why), ""};
   };
+  if (kernel.options.accuracy < instruction.accuracy)
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("{} rounds its factors as the kernel's accuracy does not allow: it wants accuracy={}",
+                             instruction.name, AccuracyName(instruction.accuracy)),
+                 ""};
   if (stage.reduction != meaning.stage().reduction)
     return refuse(fmt::format("{} is no sum", kernel.tensors[stage.output].name));
   if (const DType type = kernel.tensors[stage.output].dtype; type != meaning.sum)

@@ -38,6 +38,8 @@ struct Instruction {
   double conversions = 0;
   int sm = 0;        // of a warp: the least compute capability of NVIDIA's that has it, 80 for 8.0; 0: a processor's
   int threads = 32;  // of a warp's: so many do it. 128, a group of four warps: `sm` alone has it
+  // Kernels that ask for more are not computed so: it rounds factors before it multiplies them.
+  Accuracy accuracy = Accuracy::kStrict;
 };
 
 // What the row's text comes to.
@@ -83,7 +85,7 @@ bool HasInstruction(const DeviceTarget& target, const Instruction& instruction);
 int ComputeCapability(const DeviceTarget& target);
 
 // The loads of a stage's body that stand for the instruction's operands, in its order. kInvalid: the body is another
-// than the meaning's, with what differs.
+// than the meaning's, with what differs, or the kernel is to be more accurate.
 Result<std::vector<Expr>> MatchInstruction(const Kernel& kernel, const Stage& stage, const Instruction& instruction);
 
 }  // namespace hone

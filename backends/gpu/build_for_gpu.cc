@@ -35,9 +35,9 @@ struct OptionalType {
   DType type;
   std::string_view fact, instead;
 };
-constexpr OptionalType kOptionalTypes[] = {{DType::kF64, "f64", "f32"}, {DType::kI64, "i64", "i32"},
-                                           {DType::kI8, "i8", "i32"},   {DType::kBool, "i8", "i32"},
-                                           {DType::kF16, "i16", "f32"}, {DType::kBF16, "i16", "f32"}};
+constexpr OptionalType kOptionalTypes[] = {
+    {DType::kF64, "f64", "f32"}, {DType::kI64, "i64", "i32"}, {DType::kI8, "i8", "i32"},   {DType::kU8, "i8", "i32"},
+    {DType::kBool, "i8", "i32"}, {DType::kF16, "i16", "f32"}, {DType::kBF16, "i16", "f32"}};
 
 struct Printed {
   std::string schedule;

@@ -134,7 +134,7 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   ExecutorOptions execution{options.get, static_cast<int>(status.builders) + 1};
   OpenedKernels opened;
   execution.opened = &opened;
-  const CallPlan plan = HONE_TRY(LowerServed(*client, network.graph, {.has_narrow_types = on_cpu}, execution));
+  const CallPlan plan = HONE_TRY(LowerServed(*client, network.graph, {.has_channels_last = on_cpu}, execution));
   std::unique_ptr<Executor> executor = HONE_TRY(Executor::Create(*client, network.graph, plan, execution));
   std::vector<Numbers> data = RandomData(plain, options.seed + 1);
   ModelReport report;

@@ -8,6 +8,7 @@ namespace {
 constexpr DialectType kOpenClTypes[] = {
     {DType::kBool, "bool", "uchar", {"", ""}, {"", ""}},
     {DType::kI8, "char", "char", {"char2", "char4"}, {"(char2)({0})", "(char4)({0})"}},
+    {DType::kU8, "uchar", "uchar", {"uchar2", "uchar4"}, {"(uchar2)({0})", "(uchar4)({0})"}},
     {DType::kF16, "ushort", "ushort", {"ushort2", "ushort4"}, {"(ushort2)({0})", "(ushort4)({0})"}},
     {DType::kBF16, "ushort", "ushort", {"ushort2", "ushort4"}, {"(ushort2)({0})", "(ushort4)({0})"}},
     {DType::kI32, "int", "int", {"int2", "int4"}, {"(int2)({0})", "(int4)({0})"}},
@@ -18,6 +19,7 @@ constexpr DialectType kOpenClTypes[] = {
 constexpr DialectType kCudaTypes[] = {
     {DType::kBool, "bool", "unsigned char", {"", ""}, {"", ""}},
     {DType::kI8, "signed char", "signed char", {"char2", "char4"}, {"make_char2({0})", "make_char4({0})"}},
+    {DType::kU8, "unsigned char", "unsigned char", {"uchar2", "uchar4"}, {"make_uchar2({0})", "make_uchar4({0})"}},
     {DType::kF16,
      "unsigned short",
      "unsigned short",
@@ -36,6 +38,7 @@ constexpr DialectType kCudaTypes[] = {
 constexpr DialectType kGlslTypes[] = {
     {DType::kBool, "bool", "uint8_t", {"", ""}, {"", ""}},
     {DType::kI8, "int8_t", "int8_t", {"i8vec2", "i8vec4"}, {"i8vec2({0})", "i8vec4({0})"}},
+    {DType::kU8, "uint8_t", "uint8_t", {"u8vec2", "u8vec4"}, {"u8vec2({0})", "u8vec4({0})"}},
     {DType::kF16, "uint16_t", "uint16_t", {"u16vec2", "u16vec4"}, {"u16vec2({0})", "u16vec4({0})"}},
     {DType::kBF16, "uint16_t", "uint16_t", {"u16vec2", "u16vec4"}, {"u16vec2({0})", "u16vec4({0})"}},
     {DType::kI32, "int", "int", {"ivec2", "ivec4"}, {"ivec2({0})", "ivec4({0})"}},

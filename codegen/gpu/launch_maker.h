@@ -9,6 +9,7 @@
 
 #include "codegen/gpu/straight.h"
 #include "codegen/gpu/straight_builder.h"
+#include "codegen/instructions.h"
 #include "ir/graph/dtype_traits.h"
 
 namespace hone::straight {
@@ -55,6 +56,12 @@ class LaunchMaker {
   Result<void> EmitWarp(const Stmt& stmt);
   Result<void> EmitMeaning(const Stmt& stmt, const std::array<VarId, 3>& loops, const std::vector<ValueId>& sums);
   Result<std::vector<ValueId>> SumsOf(const Stmt& store, VarId row, VarId column);
+  // The thread's words of an operand, which its loops (over steps, over rows or columns) read: its fragment.
+  Result<std::vector<ValueId>> WordsOf(const ValueNode& load, const std::array<VarId, 2>& loops, int words,
+                                       const InstructionMeaning& meaning);
+  // By one load of the warp; none: the elements lie otherwise than that takes them.
+  Result<std::vector<ValueId>> MatricesOf(const ValueNode& load, const std::array<VarId, 2>& loops, int words,
+                                          const InstructionMeaning& meaning);
   Result<ValueId> WordOf(const ValueNode& load, VarId steps, const Linear& first);
   // The thread's number in its warp, divided, and what is left of it: a variable.
   Linear LaneDigit(int64_t divisor, int64_t modulus);
@@ -142,10 +149,11 @@ class LaunchMaker {
 Result<int64_t> FunctionFor(Program& program, Op op, DType type);
 
 // i64 is for indices, which are 32 bits wide here but for what data come to before they are bounded. A float of 16 bits
-// is an f32 wherever it is not in memory.
+// is an f32 wherever it is not in memory, and a u8 an i32.
+inline bool IsInMemoryAlone(DType type) { return IsNarrowFloat(type) || type == DType::kU8; }
 inline DType TypeInCode(DType type) {
   return type == DType::kI64 || type == DType::kU8 ? DType::kI32 : IsNarrowFloat(type) ? DType::kF32 : type;
 }
-inline DType TypeInMemory(DType type) { return IsNarrowFloat(type) ? type : TypeInCode(type); }
+inline DType TypeInMemory(DType type) { return IsInMemoryAlone(type) ? type : TypeInCode(type); }
 
 }  // namespace hone::straight

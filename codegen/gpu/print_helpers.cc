@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "codegen/gpu/print_warp.h"
 #include "ir/graph/element.h"
 
 namespace hone {
@@ -60,7 +61,7 @@ std::string ConstantText(const Dialect& dialect, const straight::Value& value) {
   if (value.type == DType::kBF16) return Fill(dialect.cast, type.value, BFloat16(value.real).bits());
   if (!IsFloat(value.type)) {
     // In GLSL a number is no byte by itself.
-    if (value.type == DType::kI8 && dialect.is_shader) return Fill(dialect.cast, type.value, value.number);
+    if (IsByte(value.type) && dialect.is_shader) return Fill(dialect.cast, type.value, value.number);
     if (value.number == INT32_MIN && value.type != DType::kI64) return "(-2147483647 - 1)";
     if (value.number == INT64_MIN) return Fill("(-9223372036854775807{0} - 1)", type.suffix);
     return Fill(value.number < 0 ? "({}{})" : "{}{}", value.number, type.suffix);
@@ -77,7 +78,11 @@ std::string ConstantText(const Dialect& dialect, const straight::Value& value) {
 std::string HelperText(const Dialect& dialect, const std::string& name) {
   const DType type = ParseDType(name.substr(name.rfind('_') + 1)).value();
   const std::string what = name.substr(0, name.rfind('_'));
-  if (what == "word") {  // CUDA's alone
+  if (what == "word" && type == DType::kF32)  // CUDA's alone, as the next one: rounded to what tensor cores take
+    return fmt::format("{}unsigned hone_{}(float x) {{ unsigned y; {}; return y; }}\n", dialect.function, name,
+                       R"(asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)))");
+  if (const std::string matrices = MatricesText(dialect.function, name); !matrices.empty()) return matrices;
+  if (what == "word") {
     const std::string_view vector = dialect.Of(type).vector[ByteSize(type) == 1 ? 1 : 0];
     return fmt::format("{}unsigned hone_{}({} x) {{ return *reinterpret_cast<const unsigned*>(&x); }}\n",
                        dialect.function, name, vector);

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "codegen/gpu/print_helpers.h"
+#include "codegen/gpu/print_inline.h"
 #include "codegen/gpu/print_warp.h"
 #include "ir/device_artifact.h"
 #include "ir/graph/dtype_traits.h"
@@ -32,10 +33,9 @@ using straight::ValueId;
 class CodePrinter {
  public:
   CodePrinter(const straight::Program& program, const Code& code, const Dialect& dialect,
-              std::set<std::string>& helpers)
-      : program_(program), code_(code), dialect_(dialect), helpers_(helpers) {
+              std::set<std::string>& helpers, ValueId result = {})
+      : program_(program), code_(code), dialect_(dialect), helpers_(helpers), inline_(code, result) {
     for (std::string_view word : ReservedWords()) taken_.insert(std::string(word));
-    CountUses(code.nodes);
   }
 
   std::string Unique(std::string_view hint) {
@@ -65,50 +65,6 @@ class CodePrinter {
   }
 
  private:
-  struct Use {
-    const std::vector<Node>* list;
-    size_t at;
-  };
-
-  template <typename Visit>
-  void ForOperands(const Node& node, Visit visit) const {
-    if (node.kind == Node::Kind::kLet)
-      for (ValueId arg : code_.values[node.value].args) visit(arg);
-    if (node.a) visit(node.a);
-    if (node.b) visit(node.b);
-    for (ValueId arg : node.args) visit(arg);
-  }
-
-  void CountUses(const std::vector<Node>& nodes) {
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      ForOperands(nodes[i], [&](ValueId id) {
-        if (!id) return;
-        // A lane stands for its vector.
-        const ValueId used = id;
-        ++uses_[used];
-        use_[used] = {&nodes, i};
-      });
-      CountUses(nodes[i].body);
-    }
-  }
-
-  bool ReadsMemory(ValueId id) const {
-    const Value& value = code_.values[id];
-    if (value.what == Do::kLoad || value.what == Do::kRegister) return true;
-    return std::any_of(value.args.begin(), value.args.end(), [&](ValueId arg) {
-      return arg && (code_.values[arg].what == Do::kRegister || (inlined_.contains(arg) && ReadsMemory(arg)));
-    });
-  }
-
-  bool IsInlined(const std::vector<Node>& list, size_t at) {
-    const ValueId id = list[at].value;
-    if (code_.values[id].what == Do::kLane) return true;
-    if (code_.values[id].what == Do::kLoad || uses_[id] != 1) return false;
-    const Use& use = use_.at(id);
-    if (use.list != &list || list[use.at].kind == Node::Kind::kFor) return false;
-    return !ReadsMemory(id) || use.at == at + 1;
-  }
-
   void Line(int depth, const std::string& line) {
     text_ += std::string(static_cast<size_t>(depth) * 2, ' ') + line + "\n";
   }
@@ -117,6 +73,7 @@ class CodePrinter {
   void PrintStore(const Node& node, int depth);
 
   std::string TypeName(const Value& value) const {
+    if (value.what == Do::kMatrices) return fmt::format("uint{}", value.lanes);
     const DialectType& type = dialect_.Of(value.type);
     return std::string(value.lanes == 1 ? type.value : type.vector[value.lanes / 4]);
   }
@@ -129,8 +86,14 @@ class CodePrinter {
   std::string Load(const Value& value);
   std::string Operation(const Value& value);
   std::string Floating(const Value& value, const std::vector<std::string>& args);
-  // A small vector as 32 bits.
-  std::string Word(ValueId id) { return fmt::format("{}({})", Helper("word", code_.values[id].type), Expression(id)); }
+  // A small vector as 32 bits, or an f32 as an instruction of a warp takes it.
+  std::string Word(ValueId id) {
+    const Value& value = code_.values[id];
+    const bool is_word = value.what == Do::kWord, is_float = value.type == DType::kF32;
+    if (is_word && !is_float) return Expression(id);
+    return fmt::format("{}({}{}{})", Helper("word", value.type), is_word ? "__uint_as_float(" : "", Expression(id),
+                       is_word ? ")" : "");
+  }
   // The name of a helper: "hone_max_f32".
   std::string Helper(std::string_view what, DType type) {
     helpers_.insert(fmt::format("{}_{}", what, Name(type)));
@@ -141,9 +104,7 @@ class CodePrinter {
   const Code& code_;
   const Dialect& dialect_;
   std::set<std::string>& helpers_;
-  std::map<ValueId, int> uses_;
-  std::map<ValueId, Use> use_;
-  std::set<ValueId> inlined_;
+  InlineValues inline_;
   std::map<ValueId, std::string> names_;
   std::map<BufferId, std::string> buffers_;
   std::map<int, std::string> sizes_;
@@ -198,7 +159,11 @@ std::string CodePrinter::Expression(ValueId id) {
     case Do::kBlock: return fmt::format("b{}", "xyz"[value.number]);
     case Do::kSize: return (dialect_.is_shader ? "args." : "") + SizeName(static_cast<int>(value.number));
     case Do::kArgument: return "x";
+    case Do::kWord:
     case Do::kLane: return fmt::format("{}.{}", Expression(value.args[0]), "xyzw"[value.number]);
+    case Do::kMatrices:
+      return fmt::format("{}(&{})", Helper(MatricesName(value.lanes, value.transposes), value.type),
+                         Place(value.buffer, value.args[0], value.number));
     case Do::kLoad: return Load(value);
     default: return Operation(value);
   }
@@ -359,10 +324,7 @@ void CodePrinter::PrintNode(const Node& node, int depth) {
 
 void CodePrinter::PrintList(const std::vector<Node>& nodes, int depth) {
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].kind == Node::Kind::kLet && IsInlined(nodes, i)) {
-      inlined_.insert(nodes[i].value);
-      continue;
-    }
+    if (nodes[i].kind == Node::Kind::kLet && inline_.Take(nodes, i)) continue;
     PrintNode(nodes[i], depth);
   }
 }
@@ -451,7 +413,7 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
 }
 
 std::string SourcePrinter::PrintFunction(const straight::Function& function) {
-  CodePrinter printer(program_, function.code, dialect_, helpers_);
+  CodePrinter printer(program_, function.code, dialect_, helpers_, function.result);
   const std::string type(dialect_.Of(function.type).value);
   const std::string body = printer.Print(function.code.nodes, 1);
   return fmt::format("{}{} {}({} x) {{\n{}  return {};\n}}\n\n", dialect_.function, type, function.name, type, body,

@@ -15,6 +15,10 @@ constexpr Row kPtx[] = {
     {"mma_m16n8k16_f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"},
     {"mma_m16n8k16_bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"},
     {"mma_m16n8k32_i8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"},
+    {"mma_m16n8k32_u8", "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32"},
+    {"mma_m16n8k32_u8_i8", "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32"},
+    {"mma_m16n8k32_i8_u8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32"},
+    {"mma_m16n8k8_tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"},
     {"wgmma_m64n64k16_f16", "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"},
     {"wgmma_m64n64k16_bf16", "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"},
     {"wgmma_m64n128k16_f16", "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"},
@@ -63,6 +67,27 @@ std::string MultiplyText(const Instruction& instruction, std::span<const std::st
       "asm volatile(\"{} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};\" : {} : "
       "{});",
       PtxName(instruction), fmt::join(sums, ", "), fmt::join(words, ", "));
+}
+
+std::string MatricesName(int matrices, bool transposes) {
+  return fmt::format("matrices{}{}", matrices, transposes ? "_transposed" : "");
+}
+
+std::string MatricesText(std::string_view function, const std::string& helper) {
+  for (int matrices : {2, 4})
+    for (bool transposes : {false, true}) {
+      const bool is_transposed = helper.find("_transposed_") != std::string::npos;
+      if (transposes != is_transposed || !helper.starts_with(MatricesName(matrices, transposes) + "_")) continue;
+      const bool has_four = matrices == 4;
+      return fmt::format(
+          "{0}uint{1} hone_{2}(const void* row) {{ uint{1} w; asm "
+          "volatile(\"ldmatrix.sync.aligned.m8n8.x{1}{3}.shared.b16 "
+          "{{%0, %1{4}}}, [%{1}];\" : \"=r\"(w.x), \"=r\"(w.y){5} : \"r\"((unsigned)__cvta_generic_to_shared(row)) : "
+          "\"memory\"); return w; }}\n",
+          function, matrices, helper, transposes ? ".trans" : "", has_four ? ", %2, %3" : "",
+          has_four ? ", \"=r\"(w.z), \"=r\"(w.w)" : "");
+    }
+  return "";
 }
 
 std::string ProductText(const straight::Node& product, std::span<const std::string> sums, const std::string& first,

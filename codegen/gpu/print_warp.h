@@ -22,6 +22,11 @@ std::string OrderText(const straight::Node& node, std::span<const std::string> s
 // A copy of so many bytes past the registers: where to, where from, and a condition ("": none), else zeros.
 std::string CopyAheadText(int64_t bytes, const std::string& to, const std::string& from, const std::string& condition);
 
+// A helper that loads the words of matrices (straight::Do::kMatrices): what it is called before its type, and the
+// function "hone_" + `helper`; "": that is no such helper's name.
+std::string MatricesName(int matrices, bool transposes);
+std::string MatricesText(std::string_view function, const std::string& helper);
+
 // What PTX calls it, without its operands: "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16",
 // "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32". REQUIRES: it is of a warp.
 std::string_view PtxName(const Instruction& instruction);

@@ -15,6 +15,7 @@
 #include "codegen/gpu/simt_counts.h"
 #include "codegen/gpu/simt_group.h"
 #include "codegen/gpu/simt_memory.h"
+#include "codegen/gpu/simt_steps.h"
 #include "codegen/gpu/simt_values.h"
 #include "codegen/gpu/simt_warp.h"
 
@@ -29,29 +30,6 @@ using straight::Value;
 using straight::ValueId;
 
 constexpr int64_t kWarp = 32;
-
-// Nodes in a row, with jumps.
-struct Instruction {
-  enum class Kind : uint8_t { kNode, kLoopBegin, kLoopEnd, kSkipUnless };
-  Kind kind = Kind::kNode;
-  const Node* node = nullptr;
-  size_t target = 0;
-};
-
-void Flatten(const std::vector<Node>& nodes, std::vector<Instruction>& out) {
-  for (const Node& node : nodes) {
-    if (node.kind != Node::Kind::kFor && node.kind != Node::Kind::kIf) {
-      out.push_back({Instruction::Kind::kNode, &node, 0});
-      continue;
-    }
-    const bool is_loop = node.kind == Node::Kind::kFor;
-    const size_t begin = out.size();
-    out.push_back({is_loop ? Instruction::Kind::kLoopBegin : Instruction::Kind::kSkipUnless, &node, 0});
-    Flatten(node.body, out);
-    if (is_loop) out.push_back({Instruction::Kind::kLoopEnd, &node, begin + 1});
-    out[begin].target = out.size();
-  }
-}
 
 class Machine {
  public:
@@ -100,6 +78,8 @@ class Machine {
   void Execute(const Node& node, Thread& thread);
   Slot Evaluate(const Value& value, Thread& thread, const Code& code, IdVector<ValueId, Slot>& slots);
   Slot Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& slots);
+  Lane Element(BufferId buffer, int64_t index, DType type);
+  void LoadMatrices(const Node& node, std::span<Thread> warp, int64_t first);
   void CopyAhead(const Node& node, Thread& thread);
   void Await(size_t groups, Thread& thread);
   const Slot& Read(ValueId id, const Code& code, const IdVector<ValueId, Slot>& slots);
@@ -116,7 +96,7 @@ class Machine {
   std::set<std::string> seen_;
 
   const Code* code_ = nullptr;
-  std::vector<Instruction> instructions_;
+  std::vector<Step> steps_;
   IdVector<ValueId, Slot> constants_;
   Actor actor_;
   size_t together_ = kWarp;              // threads that do things together
@@ -151,21 +131,38 @@ Slot Machine::Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& 
     return slot;
   }
   const int64_t base = value.args[0] ? Read(value.args[0], *code_, slots).lanes[0].number : 0;
-  Memory& memory = *places_[value.buffer];
   Count(value.buffer, base + value.number, value.lanes, thread);
-  for (int lane = 0; lane < value.lanes; ++lane) {
-    const int64_t index = base + value.number + lane;
-    std::string wrong = memory.Read(index, actor_);
-    const bool is_stray = wrong.starts_with("stray");
-    Find(std::move(wrong));
-    const double element = is_stray ? 0 : memory.Load(index);
-    Lane& to = slot.lanes[static_cast<size_t>(lane)];
-    if (IsFloat(value.type))
-      to.real = element;
-    else
-      to.number = static_cast<int64_t>(element);
-  }
+  for (int lane = 0; lane < value.lanes; ++lane)
+    slot.lanes[static_cast<size_t>(lane)] = Element(value.buffer, base + value.number + lane, value.type);
   return slot;
+}
+
+Lane Machine::Element(BufferId buffer, int64_t index, DType type) {
+  Memory& memory = *places_[buffer];
+  std::string wrong = memory.Read(index, actor_);
+  const bool is_stray = wrong.starts_with("stray");
+  Find(std::move(wrong));
+  const double element = is_stray ? 0 : memory.Load(index);
+  return IsFloat(type) ? Lane{element, 0} : Lane{0, static_cast<int64_t>(element)};
+}
+
+void Machine::LoadMatrices(const Node& node, std::span<Thread> warp, int64_t first) {
+  const Value& value = code_->values[node.value];
+  const int64_t bytes = ByteSize(value.type), of_row = 16 / bytes;
+  std::vector<std::vector<Lane>> rows(warp.size());
+  for (size_t t = 0; t < rows.size() && t < 8 * static_cast<size_t>(value.lanes); ++t) {
+    actor_.thread = first + static_cast<int64_t>(t);
+    int64_t at = value.number;
+    if (value.args[0]) at += Read(value.args[0], *code_, warp[t].slots).lanes[0].number;
+    if (at * bytes % 16 != 0) Find("misaligned: a row of a matrix begins at no multiple of 16 bytes[");
+    Count(value.buffer, at, of_row, warp[t]);
+    for (int64_t i = 0; i < of_row; ++i) rows[t].push_back(Element(value.buffer, at + i, value.type));
+  }
+  for (size_t t = 0; t < rows.size(); ++t) {
+    Slot& slot = warp[t].slots[node.value];
+    slot.is_set = true;
+    slot.words = WordsOf(value, rows, t);
+  }
 }
 
 Slot Machine::Call(const Value& call, Thread& thread, const Code& code, const IdVector<ValueId, Slot>& of_caller) {
@@ -190,6 +187,7 @@ Slot Machine::Evaluate(const Value& value, Thread& thread, const Code& code, IdV
   switch (value.what) {
     case Do::kLoad: return Load(value, thread, slots);
     case Do::kCall: return Call(value, thread, code, slots);
+    case Do::kWord: slot.lanes = arg(0).words[static_cast<size_t>(value.number)]; return slot;
     case Do::kLane: slot.lanes[0] = arg(0).lanes[static_cast<size_t>(value.number)]; return slot;
     case Do::kPack:
       for (size_t lane = 0; lane < value.args.size(); ++lane) slot.lanes[lane] = arg(lane).lanes[0];
@@ -280,31 +278,31 @@ void Machine::Await(size_t groups, Thread& thread) {
 }
 
 Machine::Stop Machine::RunThread(Thread& thread) {
-  while (thread.pc < instructions_.size()) {
-    const Instruction& instruction = instructions_[thread.pc];
-    const Node& node = *instruction.node;
-    switch (instruction.kind) {
-      case Instruction::Kind::kNode:
+  while (thread.pc < steps_.size()) {
+    const Step& step = steps_[thread.pc];
+    const Node& node = *step.node;
+    switch (step.kind) {
+      case Step::Kind::kNode:
         if (node.kind == Node::Kind::kBarrier) return Stop::kBarrier;
-        if (IsTogether(node)) return Stop::kTogether;
+        if (IsTogether(node, *code_)) return Stop::kTogether;
         Execute(node, thread);
         ++thread.pc;
         break;
-      case Instruction::Kind::kSkipUnless:
-        thread.pc = Read(node.a, *code_, thread.slots).lanes[0].number != 0 ? thread.pc + 1 : instruction.target;
+      case Step::Kind::kSkipUnless:
+        thread.pc = Read(node.a, *code_, thread.slots).lanes[0].number != 0 ? thread.pc + 1 : step.target;
         break;
-      case Instruction::Kind::kLoopBegin: {
+      case Step::Kind::kLoopBegin: {
         Slot& counter = thread.slots[node.value];
         counter = Read(node.a, *code_, thread.slots);
         const bool enters = counter.lanes[0].number < Read(node.b, *code_, thread.slots).lanes[0].number;
-        thread.pc = enters ? thread.pc + 1 : instruction.target;
+        thread.pc = enters ? thread.pc + 1 : step.target;
         break;
       }
-      case Instruction::Kind::kLoopEnd: {
+      case Step::Kind::kLoopEnd: {
         Slot& counter = thread.slots[node.value];
         ++counter.lanes[0].number;
         const bool again = counter.lanes[0].number < Read(node.b, *code_, thread.slots).lanes[0].number;
-        thread.pc = again ? instruction.target : thread.pc + 1;
+        thread.pc = again ? step.target : thread.pc + 1;
         break;
       }
     }
@@ -329,12 +327,13 @@ size_t Machine::RunWarp(std::span<Thread> warp, int64_t first) {
       Find(fmt::format("divergent warp: {} of {} threads come to what all of them do together[", here, together_));
       return waiting;
     }
-    Together(*instructions_[at].node, warp, first);
+    Together(*steps_[at].node, warp, first);
     for (Thread& thread : warp) ++thread.pc;
   }
 }
 
 void Machine::Together(const Node& node, std::span<Thread> warp, int64_t first) {
+  if (node.kind == Node::Kind::kLet) return LoadMatrices(node, warp, first);
   if (node.kind == Node::Kind::kMultiply) {
     std::vector<std::vector<Slot>> of(warp.size());
     for (size_t t = 0; t < warp.size(); ++t)
@@ -402,7 +401,7 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
       const std::span<Thread> warp = std::span(threads).subspan(first, std::min(together_, threads.size() - first));
       waiting += RunWarp(warp, static_cast<int64_t>(first));
       for (const Thread& thread : warp) {
-        if (thread.pc >= instructions_.size()) continue;
+        if (thread.pc >= steps_.size()) continue;
         is_divergent |= where && thread.pc != *where;
         where = thread.pc;
       }
@@ -433,12 +432,11 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
 
 void Machine::Run(const straight::Launch& launch) {
   code_ = &launch.code;
-  instructions_.clear();
-  Flatten(launch.code.nodes, instructions_);
+  steps_ = StepsOf(launch.code.nodes);
   together_ = kWarp;
-  for (const Instruction& instruction : instructions_)
-    if (instruction.node->kind == Node::Kind::kProduct)
-      together_ = static_cast<size_t>(MeaningOf(*instruction.node->instruction).threads);
+  for (const Step& step : steps_)
+    if (step.node->kind == Node::Kind::kProduct)
+      together_ = static_cast<size_t>(MeaningOf(*step.node->instruction).threads);
   shared_.clear();
   for (BufferId id : launch.shared) {
     const Buffer& buffer = program_.buffers[id];

@@ -18,6 +18,7 @@ int64_t Wrapped(DType type, int64_t value) {
   switch (type) {
     case DType::kBool: return value != 0;
     case DType::kI8: return static_cast<int8_t>(value);
+    case DType::kU8: return static_cast<uint8_t>(value);
     case DType::kI64: return value;
     default: return static_cast<int32_t>(value);
   }

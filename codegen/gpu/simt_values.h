@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "codegen/gpu/straight.h"
 
@@ -17,6 +18,7 @@ struct Lane {
 struct Slot {
   std::array<Lane, 4> lanes = {};
   bool is_set = false;
+  std::vector<std::array<Lane, 4>> words = {};  // of Do::kMatrices
 };
 
 // As an element of that type.

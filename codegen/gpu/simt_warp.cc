@@ -1,5 +1,6 @@
 #include "codegen/gpu/simt_warp.h"
 
+#include <bit>
 #include <cmath>
 
 #include "base/check.h"
@@ -16,8 +17,30 @@ float CutOff(double sum) {
   return std::abs(static_cast<double>(nearest)) > std::abs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
 }
 
-bool IsTogether(const straight::Node& node) {
+double AsTf32(double factor) {
+  constexpr uint32_t kDropped = 13;  // of 23 bits
+  if (!std::isfinite(factor)) return factor;
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(factor));
+  return std::bit_cast<float>((bits + (1U << (kDropped - 1))) >> kDropped << kDropped);
+}
+
+// "ldmatrix": threads 0 … 7 have the addresses of the rows of the first matrix, 8 … 15 those of the second, and so on.
+// Thread t receives a fragment of 32 bits of row t / 4; with .trans the matrix is loaded in column-major order.
+std::vector<std::array<Lane, 4>> WordsOf(const straight::Value& matrices, const std::vector<std::vector<Lane>>& rows,
+                                         size_t lane) {
+  const auto per_word = static_cast<size_t>(4 / ByteSize(matrices.type));
+  std::vector<std::array<Lane, 4>> words(static_cast<size_t>(matrices.lanes));
+  for (size_t i = 0; i < words.size(); ++i)
+    for (size_t e = 0; e < per_word; ++e) {
+      const size_t row = lane / 4, column = lane % 4 * per_word + e;
+      words[i][e] = matrices.transposes ? rows[8 * i + column][row] : rows[8 * i + row][column];
+    }
+  return words;
+}
+
+bool IsTogether(const straight::Node& node, const straight::Code& code) {
   using Kind = straight::Node::Kind;
+  if (node.kind == Kind::kLet) return code.values[node.value].what == straight::Do::kMatrices;
   return node.kind == Kind::kMultiply || node.kind == Kind::kProduct || node.kind == Kind::kCommitProducts ||
          node.kind == Kind::kAwaitProducts || node.kind == Kind::kFenceSums;
 }
@@ -46,6 +69,7 @@ void Multiply(const Instruction& instruction, std::vector<std::vector<Slot>>& of
   HONE_CHECK(of.size() == kWarp);
   const auto depth = static_cast<size_t>(meaning.steps);
   const auto per_word = static_cast<size_t>(4 / meaning.step_bytes);
+  const bool rounds = meaning.operands[0] == DType::kF32;
   std::vector<Lane> a(kRows * depth), b(depth * kColumns);
   for (size_t lane = 0; lane < kWarp; ++lane) {
     const size_t group = lane >> 2, in_group = lane % 4;
@@ -63,6 +87,9 @@ void Multiply(const Instruction& instruction, std::vector<std::vector<Slot>>& of
       b[row * kColumns + group] = of[lane][kSums + 4 + word].lanes[i % per_word];
     }
   }
+  for (auto* factors : {&a, &b})
+    for (Lane& factor : *factors)
+      if (rounds) factor.real = AsTf32(factor.real);
   for (size_t lane = 0; lane < kWarp; ++lane)
     for (size_t i = 0; i < kSums; ++i) {
       const size_t row = i < 2 ? lane >> 2 : (lane >> 2) + 8, column = lane % 4 * 2 + (i & 1);

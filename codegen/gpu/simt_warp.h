@@ -14,7 +14,12 @@ namespace hone::simt {
 constexpr size_t kSums = 4;  // of a thread
 
 // Whether threads wait for each other at a node, those of a warp or of a group of warps.
-bool IsTogether(const straight::Node& node);
+bool IsTogether(const straight::Node& node, const straight::Code& code);
+
+// A thread's words of matrices (straight::Do::kMatrices). `rows`: the elements of those that each thread of the warp
+// names.
+std::vector<std::array<Lane, 4>> WordsOf(const straight::Value& matrices, const std::vector<std::vector<Lane>>& rows,
+                                         size_t lane);
 
 // The product of matrices, added to the sums. `of`: of each of 32 threads its sums, its words of the first operand and
 // those of the second. Of floats all terms are added at once and the result is cut off, as tensor cores do at worst.
@@ -30,5 +35,7 @@ struct SumPlace {
 SumPlace PlaceInGroup(int64_t thread, int64_t i);
 // A sum of floats as tensor cores leave it.
 float CutOff(double sum);
+// An f32 with as many bits as PTX's tf32 has, 11; of two numbers as near the one of larger magnitude.
+double AsTf32(double factor);
 
 }  // namespace hone::simt

@@ -20,7 +20,7 @@ namespace hone::straight {
 using ValueId = Id<struct StraightValueTag>;  // of Code::values
 
 // What a value is made by. Types are those of its arguments unless it says otherwise; integers are i32 (indices too)
-// and wrap around. Floats of 16 bits are loaded, stored, packed, chosen and converted, and never computed with.
+// and wrap around. Floats of 16 bits and u8 are loaded, stored, packed, chosen and converted, and never computed with.
 enum class Do : uint8_t {
   kConstant,  // `number` or `real`
   kThread,    // the thread's number in its block along axis `number`
@@ -32,6 +32,11 @@ enum class Do : uint8_t {
   kLoad,  // buffer[args[0] + number], `lanes` elements; args[0] may be none. With a condition args[1]: only where it
           // holds, else args[2] in every lane
   kLane,  // element `number` of a vector
+  // Words of `lanes` matrices of eight rows of 16 bytes in block storage, loaded by the threads of a warp together.
+  // Thread 8·i + r says where row r of matrix i begins: buffer[args[0] + number]. Thread t gets of each matrix word
+  // t mod 4 of row t / 4; if it `transposes`, elements t / 4, of 16 bits, of rows 2·(t mod 4) and the next.
+  kMatrices,
+  kWord,  // that of matrix `number`: as many elements as 32 bits hold
   kPack,  // a vector of args
   kAdd,
   kSub,
@@ -79,6 +84,7 @@ struct Value {
   // A sum, difference, product or absolute value of integers may leave its type, and wraps around then, as a kernel's
   // do. Those of indices do not.
   bool wraps = false;
+  bool transposes = false;
 };
 
 // Where the elements of a product's operand lie (PTX ISA, "Matrix Descriptor", without swizzling): in blocks of eight
@@ -103,7 +109,8 @@ struct Node {
     kIf,       // `body` where a
     kBarrier,
     // By the threads of a warp together: `instruction`, of registers args[0…3], the thread's sums, words args[4…7] of
-    // the first operand and args[8…9] of the second. A word holds elements side by side, in 32 bits.
+    // the first operand and args[8…9] of the second. A word holds elements side by side, in 32 bits; an f32 is rounded
+    // to 11 bits there.
     kMultiply,
     // buffer[a + offset] = source[b + source_offset], `lanes` elements of block storage, zeros where args[0] does not
     // hold, if there is one. They are there when the thread has waited for the group that they are of.

@@ -20,8 +20,8 @@ int64_t Wrapped(uint64_t value) { return static_cast<int32_t>(static_cast<uint32
 
 std::string Builder::KeyOf(const Value& value) const {
   std::string key =
-      fmt::format("{} {} {} {} {} {} {}", static_cast<int>(value.what), static_cast<int>(value.type), value.lanes,
-                  value.number, std::bit_cast<uint64_t>(value.real), value.buffer.value, value.wraps);
+      fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(value.what), static_cast<int>(value.type), value.lanes,
+                  value.number, std::bit_cast<uint64_t>(value.real), value.buffer.value, value.wraps, value.transposes);
   for (ValueId arg : value.args) {
     key += fmt::format(" {}", arg.value);
     if (arg && code_.values[arg].what == Do::kRegister) {
@@ -29,7 +29,7 @@ std::string Builder::KeyOf(const Value& value) const {
       key += fmt::format("v{}", version == register_versions_.end() ? 0 : version->second);
     }
   }
-  if (value.what == Do::kLoad) {
+  if (value.what == Do::kLoad || value.what == Do::kMatrices) {
     const auto version = versions_.find(value.buffer);
     key += fmt::format(" v{}", version == versions_.end() ? 0 : version->second);
   }
@@ -98,9 +98,29 @@ ValueId Builder::Load(BufferId buffer, DType type, int lanes, ValueId base, int6
   return Make(std::move(value));
 }
 
+std::vector<ValueId> Builder::LoadMatrices(BufferId buffer, DType type, int matrices, bool transposes, ValueId base,
+                                           int64_t offset) {
+  Value value{.what = Do::kMatrices, .type = type, .lanes = matrices};
+  value.args = {base};
+  value.number = offset;
+  value.buffer = buffer;
+  value.varies = true;
+  value.transposes = transposes;
+  const ValueId loaded = Make(std::move(value));
+  std::vector<ValueId> words;
+  for (int64_t i = 0; i < matrices; ++i) {
+    Value word{.what = Do::kWord, .type = type, .lanes = static_cast<int>(4 / ByteSize(type))};
+    word.args = {loaded};
+    word.number = i;
+    words.push_back(Make(std::move(word)));
+  }
+  return words;
+}
+
 // Of integers and conditions; none: there is nothing to fold.
 ValueId Builder::Folded(const Value& v) {
-  if (v.args.empty() || v.what == Do::kLoad || v.what == Do::kPack || v.what == Do::kLane || v.what == Do::kCall)
+  if (v.args.empty() || v.what == Do::kLoad || v.what == Do::kMatrices || v.what == Do::kPack || v.what == Do::kLane ||
+      v.what == Do::kCall)
     return {};
   if (v.what == Do::kSelect) {
     int64_t condition = 0;

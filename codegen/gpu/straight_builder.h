@@ -34,6 +34,9 @@ class Builder {
   ValueId MakeWrapping(Do what, DType type, std::vector<ValueId> args);
   ValueId Load(BufferId buffer, DType type, int lanes, ValueId base, int64_t offset, ValueId condition = {},
                ValueId fill = {});
+  // The thread's words of so many matrices (Do::kMatrices), one of each.
+  std::vector<ValueId> LoadMatrices(BufferId buffer, DType type, int matrices, bool transposes, ValueId base,
+                                    int64_t offset);
 
   bool IsConstant(ValueId id, int64_t* number = nullptr) const;
   ValueId And(ValueId a, ValueId b);  // a none: b; b none: a

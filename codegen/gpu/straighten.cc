@@ -362,11 +362,6 @@ Result<ValueId> LaunchMaker::Combined(const Stmt& stmt, const Address& at) {
 }  // namespace straight
 
 Result<straight::Program> Straighten(const LoopProgram& program, const straight::DeviceLimits& limits) {
-  for (const Buffer& buffer : program.buffers)
-    if (buffer.dtype == DType::kU8)
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("{} is of {}, which code for a GPU does not read yet", buffer.name, Name(buffer.dtype)),
-                   ""};
   straight::Program out;
   out.kernel = program.kernel;
   out.vars = program.vars;

@@ -10,16 +10,17 @@
 namespace hone::straight {
 
 ValueId LaunchMaker::FromMemory(ValueId element) {
-  return IsNarrowFloat(builder_[element].type) ? builder_.Make(Do::kConvert, DType::kF32, {element}) : element;
+  const DType type = builder_[element].type;
+  return IsInMemoryAlone(type) ? builder_.Make(Do::kConvert, TypeInCode(type), {element}) : element;
 }
 
 ValueId LaunchMaker::ToMemory(ValueId value, BufferId buffer) { return Narrowed(value, program_.buffer(buffer).dtype); }
 
-// As memory holds it, where that is a float of 16 bits; of what was that already, nothing is left to round.
+// As memory holds it, where registers hold more bits; of what was that already, nothing is left to round.
 ValueId LaunchMaker::Narrowed(ValueId value, DType type) {
-  if (!IsNarrowFloat(type)) return value;
+  if (!IsInMemoryAlone(type)) return value;
   const Value& made = builder_[value];
-  if (made.what == Do::kConstant) return builder_.Constant(type, 0, made.real);
+  if (made.what == Do::kConstant) return builder_.Constant(type, made.number, made.real);
   if (made.what == Do::kConvert && builder_[made.args[0]].type == type) return made.args[0];
   return builder_.Make(Do::kConvert, type, {value});
 }

@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kWarp = 32, kQuads = 8, kOfQuad = 4;
 constexpr int64_t kHalves = 2, kHalf = 8, kPair = 2;  // rows of the sum: t / 4 and eight further down; columns: a pair
 constexpr int64_t kRowsOfWarp = 16, kColumns = 8;
+constexpr int64_t kRowBytes = 16;  // of a matrix that a warp loads
 
 // Where a thread has its sum number i, from where it has the first one.
 struct Place {
@@ -167,7 +168,7 @@ Result<ValueId> LaunchMaker::WordOf(const ValueNode& load, VarId steps, const Li
     forms_[steps] = first + Linear(i);
     at.push_back(Known(flat));
   }
-  const bool is_whole = at[1] - at[0] == Linear(1) && at[0].constant() % items == 0 &&
+  const bool is_whole = items > 1 && at[1] - at[0] == Linear(1) && at[0].constant() % items == 0 &&
                         std::ranges::all_of(at[0].terms(), [&](const Term& term) { return term.coef % items == 0; });
   std::vector<ValueId> elements;
   for (const Linear& form : at) {
@@ -176,7 +177,49 @@ Result<ValueId> LaunchMaker::WordOf(const ValueNode& load, VarId steps, const Li
         builder_.Load(load.buffer, type, is_whole ? static_cast<int>(items) : 1, address.base, address.offset));
     if (is_whole) return elements[0];
   }
-  return builder_.Make(Do::kPack, type, std::move(elements));
+  return items == 1 ? elements[0] : builder_.Make(Do::kPack, type, std::move(elements));
+}
+
+Result<std::vector<ValueId>> LaunchMaker::MatricesOf(const ValueNode& load, const std::array<VarId, 2>& loops,
+                                                     int words, const InstructionMeaning& meaning) {
+  const Buffer& buffer = program_.buffer(load.buffer);
+  if (buffer.scope != Scope::kBlock || buffer.is_swizzled) return std::vector<ValueId>();
+  const auto& [steps, lines] = loops;
+  const int64_t bytes = ByteSize(buffer.dtype), of_row = kRowBytes / bytes;
+  const Linear flat = program_.FlatIndex(load.buffer, load.index), row = LaneDigit(1, kHalf);
+  // Which row a thread names: of eight, of the matrix further down (of four words), of the one of later steps.
+  const bool has_halves = words == 4;
+  const Linear down = has_halves ? LaneDigit(kHalf, kHalves) * kHalf : Linear();
+  const Linear later = LaneDigit(has_halves ? kHalf * kHalves : kHalf, kHalves) * (meaning.steps / 2);
+  for (bool transposes : {false, true}) {
+    if (transposes && bytes != 2) break;
+    const auto place = [&](int64_t i) {
+      forms_[steps] = later + (transposes ? row : Linear(i));
+      forms_[lines] = down + (transposes ? Linear(i) : row);
+      return Known(flat);
+    };
+    const Linear first = place(0);
+    bool is_row = first.constant() % of_row == 0 &&
+                  std::ranges::all_of(first.terms(), [&](const Term& term) { return term.coef % of_row == 0; });
+    for (int64_t i = 1; i < of_row && is_row; ++i) is_row = place(i) - first == Linear(i);
+    if (!is_row) continue;
+    const Address at = HONE_TRY(PlaceOfElement(load.buffer, first));
+    return builder_.LoadMatrices(load.buffer, TypeInMemory(load.type), words, transposes, at.base, at.offset);
+  }
+  return std::vector<ValueId>();
+}
+
+Result<std::vector<ValueId>> LaunchMaker::WordsOf(const ValueNode& load, const std::array<VarId, 2>& loops, int words,
+                                                  const InstructionMeaning& meaning) {
+  std::vector<ValueId> made = HONE_TRY(MatricesOf(load, loops, words, meaning));
+  if (!made.empty()) return made;
+  const int halves = words / 2;
+  const Linear first = LaneDigit(1, kOfQuad) * (4 / meaning.step_bytes);
+  for (int word = 0; word < words; ++word) {
+    forms_[loops[1]] = LaneDigit(kOfQuad, kQuads) + Linear(word % halves * kHalf);
+    made.push_back(HONE_TRY(WordOf(load, loops[0], first + Linear(word / halves * meaning.steps / 2))));
+  }
+  return made;
 }
 
 Result<void> LaunchMaker::EmitMeaning(const Stmt& stmt, const std::array<VarId, 3>& loops,
@@ -222,15 +265,11 @@ Result<void> LaunchMaker::EmitWarp(const Stmt& stmt) {
   } else if (meaning.is_of_group) {
     HONE_TRY(EmitProduct(stmt, {steps, row, column}, matrices, std::move(args)));
   } else {
-    const int64_t items = 4 / meaning.step_bytes;
-    const Linear first = LaneDigit(1, kOfQuad) * items, quad = LaneDigit(kOfQuad, kQuads);
-    for (int64_t word = 0; word < 4; ++word) {
-      forms_[row] = quad + Linear(word % 2 * kHalf);
-      args.push_back(HONE_TRY(WordOf(*stmt.operands[0], steps, first + Linear(word / 2 * meaning.steps / 2))));
+    for (size_t i : {size_t{0}, size_t{1}}) {
+      const std::vector<ValueId> words =
+          HONE_TRY(WordsOf(*stmt.operands[i], {steps, i == 0 ? row : column}, i == 0 ? 4 : 2, meaning));
+      args.insert(args.end(), words.begin(), words.end());
     }
-    forms_[column] = quad;
-    for (int64_t word = 0; word < 2; ++word)
-      args.push_back(HONE_TRY(WordOf(*stmt.operands[1], steps, first + Linear(word * meaning.steps / 2))));
     builder_.Multiply(instruction, std::move(args));
   }
   for (VarId loop : inside.loops) forms_.erase(loop);

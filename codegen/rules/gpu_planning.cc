@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 #include "base/arithmetic.h"
 #include "ir/graph/stage_graph.h"
@@ -70,18 +71,26 @@ std::optional<std::string> HoldInBlock(SchedulePlanner& planner, const std::stri
 }
 
 std::string CopyByAllThreads(SchedulePlanner& planner, const std::string& copy, const std::string& reader,
-                             const std::string& at, int64_t lanes, const ThreadsOfBlock& threads, int64_t buffers) {
+                             const std::string& at, int64_t lanes, const ThreadsOfBlock& threads, int64_t buffers,
+                             const std::string& of_axis) {
   planner.ComputeAt(copy, reader, at);
   const Stage stage = planner.StageNamed(copy);
   if (stage.axes.empty()) return "";
   size_t last = stage.axes.size() - 1;
-  while (last > 0 && planner.Extent(stage.axes[last]) == 1) --last;
+  while (last > 0 && (of_axis.empty() ? planner.Extent(stage.axes[last]) == 1 : stage.axes[last].name != of_axis))
+    --last;
   const std::string along = stage.axes[last].name;
   planner.Split(copy, along, {lanes});
-  std::vector<std::string> spread = NamesOf(stage.axes);
-  spread[last] += ".0";
-  if (last + 1 < spread.size()) {
-    std::vector<std::string> order = spread;
+  std::vector<std::string> spread, order;
+  for (size_t i = 0; i < stage.axes.size(); ++i) {
+    // Threads beyond the last element would be given a second place along it, and the copy room for that.
+    const bool is_left_out = !of_axis.empty() && i != last && planner.Extent(stage.axes[i]) == 1;
+    (is_left_out ? order : spread).push_back(stage.axes[i].name + (i == last ? ".0" : ""));
+  }
+  // Nor along the axis itself, whose rows begin at multiples of what is read at once.
+  if (!of_axis.empty() && spread.size() > 2 && spread[0] == along + ".0") std::swap(spread[0], spread[1]);
+  if (last + 1 < stage.axes.size() || !order.empty()) {
+    order.insert(order.end(), spread.begin(), spread.end());
     order.push_back(along + ".1");
     planner.Reorder(copy, order);
   }

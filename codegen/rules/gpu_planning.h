@@ -77,12 +77,13 @@ std::optional<std::string> HoldInBlock(SchedulePlanner& planner, const std::stri
                                        const LayoutOfCopy& layout);
 
 // That stage is computed at `reader`'s loop `at` by all threads of the block, each `lanes` elements side by side along
-// the last axis of more than one element; `buffers` > 1: ahead of the trip that reads it. Returns the loop over what is
-// left for a thread, "" if there is none.
+// `of_axis` ("": the last axis of more than one element); `buffers` > 1: ahead of the trip that reads it. Returns the
+// loop over what is left for a thread, "" if there is none.
 struct ThreadsOfBlock {
   int64_t x = 1, y = 1, z = 1;
 };
 std::string CopyByAllThreads(SchedulePlanner& planner, const std::string& copy, const std::string& reader,
-                             const std::string& at, int64_t lanes, const ThreadsOfBlock& threads, int64_t buffers);
+                             const std::string& at, int64_t lanes, const ThreadsOfBlock& threads, int64_t buffers,
+                             const std::string& of_axis = "");
 
 }  // namespace hone

@@ -30,9 +30,17 @@ constexpr Decision kTileSteps{.name = "tile_steps",
 
 constexpr int64_t kThreadsOfWarp = 32;
 constexpr double kShareWorthIt = 0.25;  // of what tiles compute that is not padding
-// Sums of floats are cut off, not rounded: of one sign they drift, by more than is strictly allowed beyond so many
-// terms (docs/schedules.md).
-constexpr int64_t kMostStrictTerms = 512;
+// Sums of floats are cut off, not rounded: of one sign K terms drift by K/8 · 2⁻²⁵ of the sum, and by more than the
+// kernel's accuracy allows (10⁻⁴ at relaxed, 10⁻² at fast, 2⁻¹⁰ of which are factors of tf32) beyond so many
+// (docs/schedules.md).
+int64_t MostTerms(Accuracy accuracy) {
+  switch (accuracy) {
+    case Accuracy::kStrict: return 512;
+    case Accuracy::kRelaxed: return int64_t{1} << 14;
+    case Accuracy::kFast: return int64_t{1} << 20;
+  }
+  return 0;
+}
 constexpr int64_t kRoomBytes = 16;  // between rows in block storage, so that those of a fragment lie in other banks
 constexpr int64_t kMostLanes = 4;   // of an access
 
@@ -41,6 +49,28 @@ AxisId LongestOf(const Contraction& c, const std::vector<AxisId>& axes) {
   for (AxisId axis : axes)
     if (!longest || c.extents[axis] >= c.extents[longest]) longest = axis;
   return longest;
+}
+
+// Bytes of the copies of both operands for so many rows, columns and steps: of windows all places are copied at once.
+int64_t BytesOfCopies(const Contraction& c, const WarpRoles& roles, const InstructionMeaning& meaning, int64_t rows,
+                      int64_t columns, int64_t steps) {
+  int64_t bytes = 0;
+  for (int v : {0, 1}) {
+    const AccessPattern& access = c.operands[v];
+    const AxisId lines = v == roles.column_operand ? roles.columns : roles.rows;
+    const int64_t apart = access.dimension[lines] ? 1 : std::max<int64_t>(1, access.strides[lines]);
+    int64_t places = (v == roles.column_operand ? columns : rows) * apart, times = 1;
+    for (AxisId axis : c.reduce) {
+      if (axis == roles.grouped || !access.uses[axis]) continue;
+      const bool is_along = !access.dimension[lines] && access.strides[axis] < apart * c.extents[lines];
+      if (is_along)
+        places += (c.extents[axis] - 1) * access.strides[axis];
+      else
+        times *= c.extents[axis];
+    }
+    bytes += places * times * (steps * meaning.step_bytes + kRoomBytes);
+  }
+  return bytes;
 }
 
 class WarpRule {
@@ -58,12 +88,12 @@ class WarpRule {
     ChooseTile();
     ScheduleOut();
     // Copies are stages of their own, which change what the sum reads: before its loops.
-    const std::vector<std::string> copies = MakeCopies();
+    const std::vector<Copy> copies = MakeCopies();
     planner_.ComputeAt(pair_.sum, pair_.out, warp_loop_);
     planner_.Store(pair_.sum, Scope::kRegisters);
     const std::string at = ScheduleSum();
     ChooseBuffers();
-    for (const std::string& copy : copies) ScheduleCopy(copy, at);
+    for (const Copy& copy : copies) ScheduleCopy(copy, at);
     planner_.MarkScheduled(pair_.sum);
     planner_.MarkScheduled(pair_.out);
   }
@@ -92,15 +122,21 @@ class WarpRule {
       if (blocks >= planner_.machine().cores || row_tiles * column_tiles <= 4) break;
       (row_tiles > 1 && row_tiles * 2 >= column_tiles ? row_tiles : column_tiles) /= 2;
     }
+    const int64_t steps = c_.extents[roles_.grouped] / meaning_.steps;
+    int64_t tile_steps = steps % 2 == 0 ? 2 : 1;
+    for (int64_t* part : {&tile_steps, &row_tiles, &row_warps, &column_tiles, &column_warps})
+      while (*part > 1 && BytesOfCopies(c_, roles_, meaning_, row_tiles * row_warps * meaning_.rows,
+                                        column_tiles * column_warps * meaning_.lanes,
+                                        tile_steps * meaning_.steps) > planner_.machine().block_bytes)
+        *part /= 2;
     row_tiles_ = planner_.Choose(pair_.sum, kRowTiles, {1, 2, 4}, row_tiles);
     column_tiles_ = planner_.Choose(pair_.sum, kColumnTiles, {1, 2, 4, 8}, column_tiles);
     row_warps_ = planner_.Choose(pair_.sum, kRowWarps, {1, 2, 4}, row_warps);
     column_warps_ = planner_.Choose(pair_.sum, kColumnWarps, {1, 2, 4}, column_warps);
-    const int64_t steps = c_.extents[roles_.grouped] / meaning_.steps;
     std::vector<int64_t> options;
     for (int64_t option : {1, 2, 4})
       if (steps % option == 0) options.push_back(option);
-    tile_steps_ = planner_.Choose(pair_.sum, kTileSteps, options, steps % 2 == 0 ? 2 : 1);
+    tile_steps_ = planner_.Choose(pair_.sum, kTileSteps, options, tile_steps);
   }
 
   // Two, where copies of both operands are made past the registers, there are trips enough and the block has room.
@@ -171,33 +207,51 @@ class WarpRule {
     return k + ".0";
   }
 
-  // A row's end in block storage is followed by room.
-  std::vector<LayoutDim> RoomyLayout(const std::vector<std::string>& names, DType type) const {
+  // A row's end in block storage is followed by room. Steps lie side by side where the last dimension is neither theirs
+  // nor that of the rows or columns, such as a window's, and steps of bytes always: four of them are a word. `along`:
+  // the axis of steps, if it was not the last before. Its elements are copied several at once.
+  std::vector<LayoutDim> RoomyLayout(std::vector<std::string> names, int v, DType type, std::string& along) const {
+    const AccessPattern& access = c_.operands[v];
+    const std::optional<size_t> steps = access.dimension[roles_.grouped],
+                                lines = access.dimension[v == roles_.column_operand ? roles_.columns : roles_.rows];
+    const bool are_apart = steps && *steps + 1 < names.size();
+    const bool moves = are_apart && (ByteSize(type) == 1 || !lines || *lines + 1 != names.size());
+    if (moves) {
+      const auto at = names.begin() + static_cast<std::ptrdiff_t>(*steps);
+      along = *at;
+      std::rotate(at, at + 1, names.end());
+    }
     std::vector<LayoutDim> layout;
     for (const std::string& name : names) layout.push_back(Whole(name));
-    if (layout.size() > 1) layout.back().extra = kRoomBytes / ByteSize(type);
+    // Words of four steps apart, of eight rows or columns side by side, take twice the banks of words of one step.
+    const bool is_wide = ByteSize(type) == 4 && are_apart && !moves;
+    if (layout.size() > 1) layout.back().extra = kRoomBytes / ByteSize(type) * (is_wide ? 2 : 1);
     return layout;
   }
 
-  std::vector<std::string> MakeCopies() {
-    std::vector<std::string> copies;
+  struct Copy {
+    std::string name, along;  // the axis of which a thread copies several elements; "": the last
+  };
+  std::vector<Copy> MakeCopies() {
+    std::vector<Copy> copies;
     for (int v : {0, 1}) {
       const Tensor tensor = planner_.kernel().tensors[c_.operands[v].tensor];
       copies_operands_ &= !IsMadeForOneReader(planner_, tensor.name);
+      std::string along;
       const std::optional<std::string> copy =
           HoldInBlock(planner_, tensor.name, pair_.sum,
-                      [&](const std::vector<std::string>& axes) { return RoomyLayout(axes, tensor.dtype); });
+                      [&](const std::vector<std::string>& axes) { return RoomyLayout(axes, v, tensor.dtype, along); });
       HONE_CHECK(copy.has_value());
-      copies.push_back(*copy);
+      copies.push_back({*copy, along});
     }
     return copies;
   }
 
-  // All threads of the block, each a few elements side by side.
-  void ScheduleCopy(const std::string& copy, const std::string& at) {
-    const bool is_ahead = buffers_ > 1 && planner_.machine().has_async_copies;
-    CopyByAllThreads(planner_, copy, pair_.sum, at, is_ahead ? kCopyBytes / meaning_.step_bytes : kMostLanes,
-                     {kThreadsOfWarp, row_warps_ * column_warps_}, buffers_);
+  // All threads of the block, each a few elements side by side in block storage.
+  void ScheduleCopy(const Copy& copy, const std::string& at) {
+    const bool is_ahead = buffers_ > 1 && planner_.machine().has_async_copies && copy.along.empty();
+    CopyByAllThreads(planner_, copy.name, pair_.sum, at, is_ahead ? kCopyBytes / meaning_.step_bytes : kMostLanes,
+                     {kThreadsOfWarp, row_warps_ * column_warps_}, buffers_, copy.along);
   }
 
   SchedulePlanner& planner_;
@@ -210,6 +264,20 @@ class WarpRule {
   bool copies_operands_ = true;  // as they are; nothing is computed on the way
   std::string warp_loop_;
 };
+
+// Of two tensors, narrow ones widened.
+bool MultipliesElements(const Stage& stage) {
+  return stage.body.op() == Op::kMul && std::ranges::all_of(stage.body.args(), [](const Expr& factor) {
+           return (factor.op() == Op::kCast ? factor.arg(0) : factor).op() == Op::kLoad;
+         });
+}
+
+// Whether all rows are of one axis, and all columns.
+bool IsOfMatrices(const Contraction& c) {
+  return std::ranges::all_of(c.only, [&](const std::vector<AxisId>& axes) {
+    return std::ranges::count_if(axes, [&](AxisId axis) { return c.extents[axis] > 1; }) <= 1;
+  });
+}
 
 // Whether that many sums, as threads hold them (WarpRule::ScheduleOut), are of one tile of the instruction at least: a
 // thread has two of its rows, half a tile apart, and two columns side by side.
@@ -231,7 +299,8 @@ std::optional<WarpRoles> WarpRolesFor(const SchedulePlanner& planner, const Cont
   roles.grouped = GroupedAxis(planner, c, meaning.steps);
   if (!roles.rows || !roles.grouped) return std::nullopt;
   for (int v : {0, 1})
-    if (kernel.tensors[c.operands[v].tensor].dtype != meaning.operands[v]) return std::nullopt;
+    if (kernel.tensors[c.operands[v].tensor].dtype != meaning.operands[v == roles.column_operand ? 1 : 0])
+      return std::nullopt;
   const Stage& stage = planner.StageNamed(c.stage);
   for (AxisId axis : stage.axis_ids())
     if (LowerExtent(kernel, stage.axis(axis).extent) != UpperExtent(kernel, stage.axis(axis).extent))
@@ -244,21 +313,26 @@ double ShareUsed(int64_t extent, int64_t tile) {
 }
 
 bool IsExactEnough(const SchedulePlanner& planner, const Contraction& c, const InstructionMeaning& meaning) {
-  return !IsFloat(meaning.sum) || planner.kernel().options.accuracy != Accuracy::kStrict ||
-         c.reduction <= kMostStrictTerms;
+  return !IsFloat(meaning.sum) || c.reduction <= MostTerms(planner.kernel().options.accuracy);
 }
 
 bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& name) {
   const std::optional<Contraction> contraction = AnalyzeContraction(planner, name);
-  if (!contraction || !IsProductOfElements(planner.StageNamed(name))) return false;
+  if (!contraction || !MultipliesElements(planner.StageNamed(name))) return false;
   for (const Instruction* instruction : planner.machine().instructions) {
     const InstructionMeaning& meaning = MeaningOf(*instruction);
     if (meaning.is_of_group) continue;
     if (planner.kernel().tensors[planner.StageNamed(name).output].dtype != meaning.sum) continue;
+    if (planner.kernel().options.accuracy < instruction->accuracy) continue;
     std::optional<WarpRoles> roles = WarpRolesFor(planner, *contraction, meaning);
     if (!roles) continue;
     if (!IsExactEnough(planner, *contraction, meaning))
-      return planner.Refuse("tiles", name, "by a warp's instruction so long a sum would be less exact than strict");
+      return planner.Refuse("tiles", name, "by a warp's instruction so long a sum would be less exact than it may be");
+    if (meaning.operands[0] == DType::kF32 && !IsOfMatrices(*contraction))
+      return planner.Refuse("tiles", name, "a warp's columns would be pixels of one row of an image alone");
+    if (BytesOfCopies(*contraction, *roles, meaning, meaning.rows, meaning.lanes, meaning.steps) >
+        planner.machine().block_bytes)
+      return planner.Refuse("tiles", name, "windows of one tile of a warp's instruction are more than a block stores");
     const double used = ShareUsed(contraction->extents[roles->rows], meaning.rows) *
                         ShareUsed(contraction->extents[roles->columns], meaning.lanes) *
                         ShareUsed(contraction->extents[roles->grouped], meaning.steps);

@@ -11,7 +11,7 @@ namespace hone {
 // two a byte. Small weights stay floats: they are in a cache anyway.
 Result<void> KeepNarrow(Graph& graph);
 
-// Every kDense as a product with weights of floats, for devices whose kernels have no bytes without a sign.
+// Every kDense as a product with weights of floats, for devices whose kernels have no bytes.
 Result<void> WidenWeights(Graph& graph);
 
 }  // namespace hone

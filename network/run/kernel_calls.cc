@@ -32,7 +32,7 @@ class Lowerer {
     for (NodeId node : graph_.nodes.ids()) PlaceParts(node);
     for (NodeId node : graph_.nodes.ids()) FuseContraction(node);
     for (NodeId node : graph_.nodes.ids()) FindInlined(node);
-    if (options_.has_narrow_types && options_.has_channels_last)
+    if (options_.has_channels_last)
       channels_last_ = FindChannelsLast(graph_, [&](NodeId node) { return KernelOf(node); });
     for (NodeId node : graph_.nodes.ids()) Emit(node);
     for (Place& place : plan_.place) place = Resolve(place);
@@ -76,7 +76,7 @@ class Lowerer {
     const Node* node = graph_.ProducerOf(value);
     if (node == nullptr || !OnlyReader(value) || depth > 8) return false;
     if (node->kind != NodeKind::kUnary && node->kind != NodeKind::kBinary)
-      return SpellLibraryOperation(graph_, *node, options_).has_value();
+      return SpellLibraryOperation(graph_, *node).has_value();
     for (ValueId input : node->inputs) {
       if (EndsChain(input, depth + 1)) return true;
     }
@@ -94,7 +94,7 @@ class Lowerer {
   void SpellLibraryCall(NodeId id) {
     const Node& node = graph_.nodes[id];
     if (!IsLive(node)) return;
-    std::optional<Spelling> spelling = SpellLibraryOperation(graph_, node, options_);
+    std::optional<Spelling> spelling = SpellLibraryOperation(graph_, node);
     if (!spelling) return;
     struct Chain {
       Spelling spelling;
@@ -163,7 +163,7 @@ class Lowerer {
   // that take the least memory: what it is quantised to, not the sums.
   void FuseContraction(NodeId id) {
     const Node& node = graph_.nodes[id];
-    if (!IsLive(node) || !IsOfKernelTypes(graph_, node, options_) || !IsWholeContraction(graph_, node)) return;
+    if (!IsLive(node) || !IsOfKernelTypes(graph_, node) || !IsWholeContraction(graph_, node)) return;
     std::vector<NodeId> path = {id};
     size_t end = 0;
     while (path.size() < kMostInlined) {
@@ -173,8 +173,7 @@ class Lowerer {
       const Node& reader = graph_.nodes[next];
       const bool is_elementwise = reader.kind == NodeKind::kUnary || reader.kind == NodeKind::kBinary ||
                                   reader.kind == NodeKind::kSelect || reader.kind == NodeKind::kCast;
-      if (!is_elementwise || !IsOfKernelTypes(graph_, reader, options_) ||
-          graph_.shape(reader.output) != graph_.shape(value))
+      if (!is_elementwise || !IsOfKernelTypes(graph_, reader) || graph_.shape(reader.output) != graph_.shape(value))
         break;
       path.push_back(next);
       if (ByteSize(graph_.dtype(reader.output)) <= ByteSize(graph_.dtype(graph_.nodes[path[end]].output)))
@@ -192,7 +191,7 @@ class Lowerer {
     const NodeId at = OnlyReader(node.output);
     if (!at || fused_[at]) return;
     const Node& reader = graph_.nodes[at];
-    if (!IsOfKernelTypes(graph_, node, options_) || !IsOfKernelTypes(graph_, reader, options_)) return;
+    if (!IsOfKernelTypes(graph_, node) || !IsOfKernelTypes(graph_, reader)) return;
     if (!IsPointwise(reader.kind) && reader.kind != NodeKind::kReduce) return;
     // What broadcasts would be computed again and again.
     if (!IsCheap(node) && Count(reader.output) > Count(node.output) && reader.kind != NodeKind::kReduce) return;
@@ -294,8 +293,6 @@ class Lowerer {
 
   // What the parser would refuse is no failed request either.
   Result<KernelText> Write(const Node& node) {
-    if (!options_.has_narrow_types && !IsOfKernelTypes(graph_, node, options_))
-      return Error{ErrorKind::kUnsupported, "the device has no kernels of these types", ""};
     Result<KernelText> text =
         WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; }, channels_last_);
     if (!text) return text;

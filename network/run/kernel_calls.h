@@ -52,13 +52,12 @@ struct CallPlan {
 //
 // A convolution or product of bytes is one kernel with the element-wise nodes after it: what quantises its sums.
 struct LowerOptions {
-  bool has_narrow_types = true;                     // f16, bf16 and u8: networks on GPUs do without
-  bool has_channels_last = true;                    // network/run/channels_last.h
+  bool has_channels_last = true;                    // network/run/channels_last.h: networks on GPUs do without
   std::map<std::string, std::string> refused = {};  // kernels that are not to be called, each with the reason
 };
 CallPlan Lower(Graph& graph, const LowerOptions& options = {});
 
 // Whether kernels have tensors of a type. Others, such as whole numbers of 64 bits, are computed on the host.
-bool IsKernelType(DType dtype, const LowerOptions& options = {});
+bool IsKernelType(DType dtype);
 
 }  // namespace hone

@@ -51,6 +51,15 @@ bool IsOfTheKernel(const Error& error) {
          error.kind == ErrorKind::kRunFailed;
 }
 
+// Of products with weights of whole numbers, such as a device without bytes has none of.
+bool RefusesNarrowWeights(const CallPlan& plan, const Refusals& refused) {
+  return std::ranges::any_of(plan.calls, [&](const KernelCall& call) {
+    const auto error = refused.find(call.kernel);
+    return call.is_library && error != refused.end() && error->second.kind == ErrorKind::kUnsupported &&
+           call.kernel.find("weights=") != std::string::npos;
+  });
+}
+
 }  // namespace
 
 bool IsRefusal(const Error& error) {
@@ -68,11 +77,15 @@ bool IsRefusal(const Error& error) {
 }
 
 Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::function<Refusals(const CallPlan&)>& ask) {
-  if (!options.has_narrow_types) HONE_TRY(WidenWeights(graph));
+  bool has_widened = false;
   while (true) {
     CallPlan plan = Lower(graph, options);
     const Refusals refused = ask(plan);
     if (refused.empty()) return plan;
+    if (RefusesNarrowWeights(plan, refused) && !std::exchange(has_widened, true)) {
+      HONE_TRY(WidenWeights(graph));
+      continue;
+    }
     const bool are_all = options.refused.empty() && refused.size() == KernelsOf(plan).size();
     if (are_all && (refused.size() > 1 || !IsOfTheKernel(refused.begin()->second))) return refused.begin()->second;
     for (const auto& [kernel, error] : refused) options.refused.emplace(kernel, error.Text());

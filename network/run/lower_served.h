@@ -12,7 +12,8 @@ namespace hone {
 
 using Refusals = std::map<std::string, Error>;  // by the kernels' text
 
-// Lowers until nothing is refused any more. `ask` says which kernels of a plan are. The first error where that is all
+// Lowers until nothing is refused any more. `ask` says which kernels of a plan are. Where weights of whole numbers are
+// not supported, they become floats first. The first error where that is all
 // of them, which is no kernel's fault, but for a kernel that is the only one and wrong or too large itself.
 Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::function<Refusals(const CallPlan&)>& ask);
 

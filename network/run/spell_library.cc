@@ -21,7 +21,7 @@ std::string Margin(const std::vector<int64_t>& pads) {
 
 class Speller {
  public:
-  Speller(const Graph& graph, const LowerOptions& options) : graph_(graph), options_(options) {}
+  explicit Speller(const Graph& graph) : graph_(graph) {}
 
   std::optional<Spelling> SpellConv(const Node& node) {
     const Shape &x = graph_.shape(node.inputs[0]), &w = graph_.shape(node.inputs[1]);
@@ -160,7 +160,7 @@ class Speller {
     // Of whole numbers the library has sums of products, which are i32, and maxima.
     const bool is_known = IsFloat(dtype) || node.kind == NodeKind::kMaxPool ||
                           (dtype == DType::kI32 && (node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul));
-    if (!is_known || !IsOfKernelTypes(graph_, node, options_) || IsWholeContraction(graph_, node)) return std::nullopt;
+    if (!is_known || !IsOfKernelTypes(graph_, node) || IsWholeContraction(graph_, node)) return std::nullopt;
     spelling->attributes += fmt::format(",dtype={}", Name(dtype));
     return spelling;
   }
@@ -169,7 +169,6 @@ class Speller {
   int64_t Count(ValueId value) const { return CountOf(graph_.shape(value)); }
 
   const Graph& graph_;
-  const LowerOptions& options_;
 };
 
 // One number an output channel, for all else equal.
@@ -191,8 +190,8 @@ std::string Spelling::Text() const {
   return fmt::format("{}({}{}{}){}", name, attributes, constant, promised, epilogues);
 }
 
-std::optional<Spelling> SpellLibraryOperation(const Graph& graph, const Node& node, const LowerOptions& options) {
-  return Speller(graph, options).Spell(node);
+std::optional<Spelling> SpellLibraryOperation(const Graph& graph, const Node& node) {
+  return Speller(graph).Spell(node);
 }
 
 bool SpellEpilogue(const Graph& graph, const Node& node, ValueId value, Spelling* spelled) {
@@ -224,15 +223,12 @@ bool SpellEpilogue(const Graph& graph, const Node& node, ValueId value, Spelling
   return true;
 }
 
-bool IsKernelType(DType dtype, const LowerOptions& options) {
-  if (!options.has_narrow_types && (IsNarrowFloat(dtype) || dtype == DType::kU8)) return false;
-  return dtype != DType::kI64 && TraitsOf(dtype).is_computed;
-}
+bool IsKernelType(DType dtype) { return dtype != DType::kI64 && TraitsOf(dtype).is_computed; }
 
-bool IsOfKernelTypes(const Graph& graph, const Node& node, const LowerOptions& options) {
-  return IsKernelType(graph.dtype(node.output), options) &&
+bool IsOfKernelTypes(const Graph& graph, const Node& node) {
+  return IsKernelType(graph.dtype(node.output)) &&
          std::all_of(node.inputs.begin(), node.inputs.end(),
-                     [&](ValueId input) { return IsKernelType(graph.dtype(input), options); });
+                     [&](ValueId input) { return IsKernelType(graph.dtype(input)); });
 }
 
 }  // namespace hone

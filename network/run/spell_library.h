@@ -25,12 +25,12 @@ struct Spelling {
 };
 
 // A node without what follows it; nullopt: the library has no such operation.
-std::optional<Spelling> SpellLibraryOperation(const Graph& graph, const Node& node, const LowerOptions& options);
+std::optional<Spelling> SpellLibraryOperation(const Graph& graph, const Node& node);
 
 // Adds the epilogue that a node is after `value`, which is spelled so far, with its operand; false: it is none.
 bool SpellEpilogue(const Graph& graph, const Node& node, ValueId value, Spelling* spelling);
 
 // Whether kernels have tensors of all that a node reads and writes.
-bool IsOfKernelTypes(const Graph& graph, const Node& node, const LowerOptions& options);
+bool IsOfKernelTypes(const Graph& graph, const Node& node);
 
 }  // namespace hone

@@ -77,6 +77,17 @@ TEST(Instructions, MatchInEitherOrder) {
   EXPECT_EQ(Mismatch("kernel k(s: bf16[8], u: bf16[8]) -> y: f32[] { y[] = sum(k) s[k] * u[k] }", "vdpbf16ps_512"), "");
 }
 
+// Of the same class a kernel may be asked for more exactly, with the schedule of this one.
+TEST(Instructions, ThatRoundFactorsAreForWhoAllowsIt) {
+  const auto product = [](const char* accuracy) {
+    return std::string("kernel k(a: f32[8], b: f32[8]) -> y: f32[] with accuracy=") + accuracy +
+           " { y[] = sum(k) a[k] * b[k] }";
+  };
+  for (const char* accuracy : {"strict", "relaxed"})
+    EXPECT_THAT(Mismatch(product(accuracy), "mma_m16n8k8_tf32"), HasSubstr("it wants accuracy=fast"));
+  EXPECT_EQ(Mismatch(product("fast"), "mma_m16n8k8_tf32"), "");
+}
+
 TEST(Instructions, SayWhatDiffers) {
   EXPECT_THAT(Mismatch("kernel k(a: i8[8], b: i8[8]) -> y: i32[] { y[] = sum(k) a[k] * b[k] }"),
               HasSubstr("vpdpbusd_512 does something else: a is i8 where u8 is meant"));

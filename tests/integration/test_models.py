@@ -65,13 +65,15 @@ class Models(harness.HoneTest):
         if not kinds:
             self.skipTest("[SKIP] no OpenCL or Vulkan device is installed (Debian: pocl-opencl-icd, mesa-vulkan-drivers)")
         # Parts of concatenations that begin anywhere, values in other shapes, work without a kernel, packed weights, a
-        # kernel that honed refuses for such devices.
+        # kernel that honed refuses for such devices, sums of bytes.
         for kind in kinds:
-            for name in ("attention", "dense_blocks", "movement", "powers"):
+            for name in ("attention", "dense_blocks", "movement", "powers", "quantised_convolutions"):
                 with self.subTest(kind + " " + name):
                     out = self.hone_json("run", path(name), "--repeat", "1", "--target", kind + ":0")[0]
                     self.assertTrue(out["verified"])
                     self.assertLessEqual(out["difference"], out["tolerance"])
+                    if name == "quantised_convolutions":
+                        self.assertEqual([share for share in out["shares"] if "no_kernel" in share], [])
 
     def test_run_checks_networks_in_parts(self):
         self.start()

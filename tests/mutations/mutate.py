@@ -204,6 +204,17 @@ LOCKS = [
          "codegen_tests", "InOutput.*"),
     Lock("who reads after the output", "ir/schedule/check_in_output.cc",
          "if (!at || scheduled.stages[at].attach_loop != loop)", "if (!at || loop.empty())", "ir_tests", "Store.*"),
+    # Which element of a matrix a thread of a warp has, and what may be multiplied so.
+    Lock("rows of a word", "codegen/gpu/straighten_warp.cc", "Linear(word % halves * kHalf)", "Linear(word / halves * kHalf)",
+         "codegen_tests", "Warp.*:WarpRules.*"),
+    Lock("rows that a warp names", "codegen/gpu/straighten_warp.cc", "has_halves ? LaneDigit(kHalf, kHalves) * kHalf : Linear()",
+         "has_halves ? LaneDigit(kHalf * kHalves, kHalves) * kHalf : Linear()", "codegen_tests", "Warp.*:WarpRules.*"),
+    Lock("factors that are rounded", "codegen/instructions.cc", "if (kernel.options.accuracy < instruction.accuracy)", "if (false)",
+         "codegen_tests", "Warp.*:Instructions.*"),
+    Lock("bytes without a sign", "codegen/gpu/dialect.cc", '{DType::kU8, "uchar", "uchar",', '{DType::kU8, "char", "char",',
+         "backends_tests", "*GpuDevice.IntegersAreWhatTheKernelLanguageSays/opencl"),
+    Lock("weights for devices without bytes", "network/run/lower_served.cc", "&& !std::exchange(has_widened, true)",
+         "&& std::exchange(has_widened, true)", "network_tests", "NarrowWeights.*"),
 ]
 
 

@@ -86,13 +86,17 @@ inline std::vector<std::string> OperationSamples() {
   };
 }
 
-// Those whose types code for a GPU knows, and what no library operation has: functions whose arguments are reduced.
+// What no library operation has, too: functions whose arguments are reduced, and bytes that are packed, quantised,
+// shared and written.
 inline std::vector<std::string> GpuSamples() {
   std::vector<std::string> samples = OperationSamples();
-  std::erase_if(samples, [](const std::string& text) {
-    return text.find("dtype=u8") != std::string::npos || text.find("weights=u") != std::string::npos;
-  });
   samples.push_back("kernel waves(x: f32[37]) -> y: f32[37] { y[i] = sin(x[i]*1000) + cos(x[i]) + round(x[i]*4) }");
+  samples.push_back(
+      "kernel quantised(x: u8[M, K], const w: i8[N, K], s: f32[N]) -> y: u8[M, N] where M=9, N=21, K=36 "
+      "{ y[m, n] = u8(round(float(sum(k) x[m, k] * w[n, k]) * s[n]) + 128.0) }");
+  samples.push_back(
+      "kernel moved(x: u8[M, N], const b: u8[N]) -> y: u8[N, M] where M=12, N=20 "
+      "{ y[n, m] = if(m < 5, max(x[m, n], b[n]), u8(x[m, n] + b[n] * 3)) }");
   return samples;
 }
 

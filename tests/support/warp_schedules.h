@@ -1,11 +1,35 @@
 // Schedules by hand in which the threads of a warp multiply matrices together.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace hone {
+
+// An instruction of a warp and the product that it is for.
+struct WarpCase {
+  const char *instruction, *rows_type, *columns_type;
+  int steps;
+  const char* accuracy = "strict";  // at which kernels may be computed so
+};
+inline constexpr WarpCase kWarpCases[] = {
+    {"mma_m16n8k16_f16", "f16", "f16", 16},       {"mma_m16n8k16_bf16", "bf16", "bf16", 16},
+    {"mma_m16n8k32_i8", "i8", "i8", 32},          {"mma_m16n8k32_u8", "u8", "u8", 32},
+    {"mma_m16n8k32_u8_i8", "u8", "i8", 32},       {"mma_m16n8k32_i8_u8", "i8", "u8", 32},
+    {"mma_m16n8k8_tf32", "f32", "f32", 8, "fast"}};
+
+// Its product of matrices and a bias, whose sum is the stage "acc".
+inline std::string WarpMatmul(const WarpCase& of, int m, int n, int k) {
+  if (std::string_view(of.rows_type) == of.columns_type)
+    return fmt::format("matmul(M={},N={},K={},dtype={},accuracy={})+bias", m, n, k, of.rows_type, of.accuracy);
+  return fmt::format(
+      "kernel mixed(a: {}[M, K], b: {}[K, N], bias: i32[N]) -> y: i32[M, N] where M={}, N={}, K={} "
+      "{{ acc: i32[M, N] acc[m, n] = sum(k) a[m, k] * b[k, n]  y[m, n] = acc[m, n] + bias[n] }}",
+      of.rows_type, of.columns_type, m, n, k);
+}
 
 // Blocks of 32×32 elements, two warps of 32×16 side by side, 32 steps of k at a time in block storage, rows apart by
 // eight elements more, so that no two of a fragment lie in one bank. %i is the instruction, %k its steps.

@@ -97,15 +97,10 @@ TEST_F(CompileCudaTest, LimitsAgreeWithPtxas) {
 
 // Instructions that a schedule names are in the code, and in no loop of less.
 TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
-  struct Case {
-    const char *instruction, *dtype;
-    int steps;
-  };
-  for (const Case& of :
-       {Case{"mma_m16n8k16_f16", "f16", 16}, {"mma_m16n8k16_bf16", "bf16", 16}, {"mma_m16n8k32_i8", "i8", 32}}) {
+  for (const WarpCase& of : kWarpCases) {
+    const std::string small = WarpMatmul(of, 64, 96, 128);
     for (const char* arch : {"sm_80", "sm_90"}) {
-      const BuildRequest request{fmt::format("matmul(M=64,N=96,K=128,dtype={})+bias", of.dtype),
-                                 WarpSchedule(of.instruction, of.steps), TargetOf(arch)};
+      const BuildRequest request{small, WarpSchedule(of.instruction, of.steps), TargetOf(arch)};
       const Result<BuildOutput> built = BuildForGpu(request);
       ASSERT_TRUE(built) << of.instruction << ": " << built.error().Text();
       const Result<std::string> ptx = PtxOfCuda(CudaTextOf(request), arch);
@@ -113,15 +108,35 @@ TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
       EXPECT_THAT(*ptx, HasSubstr(PtxName(*FindInstruction(of.instruction)))) << arch;
     }
     // So does the default schedule, where it pays.
-    const BuildRequest untuned{fmt::format("matmul(M=256,N=256,K=256,dtype={})+bias", of.dtype), "", TargetOf("sm_80")};
-    EXPECT_THAT(BuildForGpu(untuned)->schedule, HasSubstr(std::string("tensorize ") + of.instruction));
+    const BuildRequest untuned{WarpMatmul(of, 256, 256, 256), "", TargetOf("sm_80")};
+    EXPECT_THAT(BuildForGpu(untuned)->schedule, HasSubstr(fmt::format("tensorize {} ", of.instruction)));
     EXPECT_THAT(PtxOfCuda(CudaTextOf(untuned), "sm_80").value(), HasSubstr(PtxName(*FindInstruction(of.instruction))));
     // Of a device that has none the same schedule is plain sums.
-    const BuildRequest older{fmt::format("matmul(M=64,N=96,K=128,dtype={})+bias", of.dtype),
-                             WarpSchedule(of.instruction, of.steps), TargetOf("sm_75")};
+    const BuildRequest older{small, WarpSchedule(of.instruction, of.steps), TargetOf("sm_75")};
     EXPECT_TRUE(BuildForGpu(older)) << BuildForGpu(older).error().Text();
     EXPECT_THAT(CudaTextOf(older), ::testing::Not(HasSubstr("mma.sync")));
   }
+}
+
+// Fragments that lie in block storage as the warp loads them at once are loaded so.
+TEST_F(CompileCudaTest, LoadsMatricesTogether) {
+  const std::pair<const char*, std::vector<const char*>> cases[] = {
+      {"matmul(M=256,N=256,K=256,dtype=f16)+bias", {"x4.shared.b16", "x2.trans.shared.b16"}},
+      {"matmul(M=256,N=256,K=256,dtype=bf16,ta=1,tb=1)", {"x4.trans.shared.b16", "x2.shared.b16"}},
+      {"dense(M=256,N=256,K=256,dtype=u8)", {"x4.shared.b16", "x2.shared.b16"}},
+      {"dense(M=256,N=256,K=256,accuracy=fast)", {"x4.shared.b16", "x2.shared.b16", "cvt.rna.tf32.f32"}}};
+  for (const auto& [kernel, words] : cases)
+    for (const char* arch : {"sm_80", "sm_90"}) {
+      const BuildRequest request{kernel, "", TargetOf(arch)};
+      const Result<BuildOutput> built = BuildForGpu(request);
+      ASSERT_TRUE(built) << kernel << ": " << built.error().Text();
+      if (built->schedule.find("tensorize mma_") == std::string::npos) continue;  // by groups
+      const std::string ptx = PtxOfCuda(CudaTextOf(request), arch).value();
+      for (const std::string word : words) {
+        const bool is_load = word.starts_with("x");
+        EXPECT_THAT(ptx, HasSubstr((is_load ? "ldmatrix.sync.aligned.m8n8." : "") + word)) << kernel << " " << arch;
+      }
+    }
 }
 
 // By groups of warps, for an architecture by itself, whose code devices of "sm_90" run.

@@ -145,6 +145,14 @@ TEST_P(GpuDevice, IntegersAreWhatTheKernelLanguageSays) {
        {"if(a[i] + 2147483647 > a[i], 1, 0)", "-(a[i] * 1073741824 * 2) / 1", "abs(a[i] * 1073741824 - 2147483647 - 1)",
         "i32(u8(a[i] * 1000))", "i32(u8(f32(a[i]) * 3.7))", "i32(f32(u8(a[i])) + float(u8(f64(a[i]))))"})
     kernels.push_back(fmt::format("kernel k(a: i32[N]) -> y: i32[N] where N=100 {{ y[i] = {} }}", value));
+  // Bytes in memory, in vectors and one by one: cut, saturated, wrapped and compared without a sign.
+  for (const char* value : {"u8(a[i] * 1000)", "u8(f32(a[i]) * 300.5)", "u8(-1.0 / f32(a[i] * 0))",
+                            "u8(log(f32(a[i]) * 0.0 - 1.0))", "u8(if(a[i] > 0, 255, 128))", "max(b[i], u8(a[i]))",
+                            "if(b[i] > u8(127), b[i], u8(i8(a[i] * 100)))", "u8(bool(b[i]))", "u8(f64(b[i]) - 100.0)"})
+    for (const int n : {100, 37})
+      kernels.push_back(fmt::format("kernel k(a: i32[N], b: u8[N]) -> y: u8[N] where N={} {{ y[i] = {} }}", n, value));
+  for (const char* type : {"i8", "i32", "f32", "f16", "bf16", "f64", "bool"})
+    kernels.push_back(fmt::format("kernel k(b: u8[N]) -> y: {0}[N] where N=256 {{ y[i] = {0}(b[i]) }}", type));
   for (const DataIndexKernel& kernel : DataIndexKernels()) kernels.push_back(kernel.text);
   for (const std::string& kernel : kernels) {
     const Result<CheckReport> report = Check(kernel, Build(kernel), {.full = true});

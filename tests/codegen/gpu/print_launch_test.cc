@@ -3,12 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <regex>
 #include <sstream>
 
+#include "codegen/rules/default_schedule.h"
 #include "tests/support/gpu_run.h"
 #include "tests/support/gpu_schedules.h"
+#include "tests/support/operation_samples.h"
 
 namespace hone {
 namespace {
@@ -45,6 +50,37 @@ TEST(PrintSources, BytesInShadersAreBytes) {
   const straight::Program program = StraightOf(text, ParseSchedule("bind y.n thread.x\n").value()).value();
   const std::string shader = PrintSources(program, *FindDialect("glsl"))[0];
   EXPECT_NE(shader.find(": int8_t(0))"), std::string::npos) << shader;
+}
+
+TEST(PrintSources, BytesWithoutASignInShadersAreBytes) {
+  const std::string text = "kernel cut(x: u8[N]) -> y: u8[N] where N=64 { y[n] = if(n < 9, x[n], 200) }";
+  const straight::Program program = StraightOf(text, ParseSchedule("bind y.n thread.x\n").value()).value();
+  const std::string shader = PrintSources(program, *FindDialect("glsl"))[0];
+  EXPECT_NE(shader.find("uint8_t"), std::string::npos) << shader;
+  EXPECT_EQ(shader.find(" int8_t"), std::string::npos) << shader;
+}
+
+// Such as what a copy of narrow elements would be computed with.
+TEST(PrintSources, ValuesThatNobodyReadsAreNotWritten) {
+  const std::regex named("const [a-z0-9_ ]+ (v[0-9]+) = "), word("[A-Za-z0-9_]+");
+  size_t values = 0;
+  for (const std::string& text : GpuSamples()) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    const straight::Program program = StraightOf(text, DefaultSchedule(kernel, SomeGpu()).value()).value();
+    for (const Dialect& dialect : Dialects())
+      for (const std::string& source : PrintSources(program, dialect)) {
+        // Of each launch by itself: names are.
+        for (size_t at = source.find("hone_0_"), end = 0; at < source.size(); at = end) {
+          end = std::min(source.find("\n}\n", at), source.size() - 1) + 1;
+          const std::string launch = source.substr(at, end - at);
+          std::map<std::string, int> seen;
+          for (std::sregex_iterator it(launch.begin(), launch.end(), word), none; it != none; ++it) ++seen[it->str()];
+          for (std::sregex_iterator it(launch.begin(), launch.end(), named), none; it != none; ++it, ++values)
+            EXPECT_GE(seen[(*it)[1].str()], 2) << it->str() << " of " << text << " in " << dialect.name;
+        }
+      }
+  }
+  EXPECT_GT(values, 1000u);
 }
 
 // A shader is one launch.

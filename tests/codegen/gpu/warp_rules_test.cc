@@ -29,6 +29,17 @@ std::vector<std::string> Samples() {
       "matmul(M=33,N=24,K=40,dtype=f16,ta=1)+bias",
       "matmul(M=20,N=40,K=50,dtype=bf16,tb=1)+relu",
       "matmul(M=32,N=48,K=70,dtype=i8)+bias",
+      "matmul(M=37,N=45,K=64,accuracy=fast)+bias",
+      "dense(M=19,N=40,K=50,accuracy=fast,const=1)+bias+gelu",
+      "batch_matmul(B=3,M=17,N=33,K=32,accuracy=fast)",
+      "dense(M=32,N=48,K=64,dtype=u8,const=1)",
+      "conv2d(C=32,H=9,W=11,O=24,R=3,S=3,pad=1,dtype=u8,const=1)+bias",
+      // What quantised networks have: bytes of both kinds, either of them along the columns, and what is quantised
+      // again.
+      "kernel quantised(x: u8[M, K], const w: i8[N, K], s: f32[N]) -> y: u8[M, N] where M=37, N=40, K=96 "
+      "{ y[m, n] = u8(round(float(sum(k) x[m, k] * w[n, k]) * s[n]) + 128.0) }",
+      "kernel channels(x: u8[C, P], const w: i8[O, C]) -> y: i32[O, P] where C=32, P=50, O=24 "
+      "{ y[o, p] = sum(c) x[c, p] * w[o, c] }",
       "batch_matmul(B=3,M=17,N=33,K=32,dtype=f16)",
       "dense(M=19,N=40,K=48,dtype=f16,const=1)+bias+add+relu",
       "conv2d(C=16,H=9,W=11,O=24,R=3,S=3,pad=1,dtype=f16,const=1)+bias+relu",
@@ -47,6 +58,38 @@ TEST(WarpRules, DefaultsAreRight) {
       const GpuOutcome outcome = RunOnGpu(text, ParseSchedule(schedule).value(), limits);
       EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << schedule;
     }
+  }
+}
+
+// Windows whose weights, of a block's rows and all their places, are more than a block's storage at once.
+TEST(WarpRules, LargeWindowsFit) {
+  for (const char* text : {"conv2d(C=64,H=9,W=9,O=64,R=5,S=5,pad=2,dtype=u8,const=1)",
+                           "conv2d(C=32,H=8,W=8,O=64,R=7,S=7,pad=3,dtype=i8,const=1)",
+                           "conv2d(C=64,H=3,W=28,O=32,R=7,S=7,pad=3,dtype=u8,const=1)",
+                           "conv2d(C=32,H=8,W=8,O=64,R=7,S=7,pad=3,dtype=f16,accuracy=relaxed,const=1)",
+                           "conv2d(C=32,H=5,W=5,O=32,R=11,S=11,pad=5,dtype=u8,const=1)"}) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    const Schedule schedule = PlanSchedule(kernel, Cuda(), {}).value().schedule;
+    const GpuOutcome outcome = RunOnGpu(text, schedule, WithInstructions());
+    EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(schedule);
+  }
+}
+
+// Passes over the banks for an access; a load of four matrices takes four.
+TEST(WarpRules, BanksAreDifferent) {
+  const std::pair<const char*, double> most[] = {{"matmul(M=64,N=64,K=128,dtype=u8)", 3},
+                                                 {"dense(M=64,N=64,K=128,dtype=u8)", 2.5},
+                                                 {"matmul(M=64,N=64,K=128,accuracy=fast)", 2},
+                                                 {"matmul(M=64,N=64,K=128,dtype=f16)", 3}};
+  for (const auto& [text, passes] : most) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    const straight::Program program =
+        StraightOf(text, DefaultSchedule(kernel, Cuda()).value(), WithInstructions()).value();
+    const GpuOutcome outcome = RunStraight(text, program, {.count = true});
+    ASSERT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
+    EXPECT_LE(static_cast<double>(outcome.report.shared_passes) / static_cast<double>(outcome.report.shared_accesses),
+              passes)
+        << text;
   }
 }
 
@@ -83,16 +126,23 @@ TEST(WarpRules, ForWhoHasTheInstructionAndTheTypes) {
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,dtype=f16)", Cuda("sm_75")));
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,dtype=f16)", SomeGpu()));
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=512)", Cuda())) << "f32 is not cut to tf32";
+  EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,accuracy=relaxed)", Cuda()));
+  EXPECT_TRUE(takes("matmul(M=256,N=256,K=512,accuracy=fast)", Cuda()));
+  EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,accuracy=fast)", Cuda("sm_75")));
+  EXPECT_FALSE(takes("conv2d(C=64,H=14,W=14,O=64,R=3,S=3,pad=1,accuracy=fast,const=1)", Cuda())) << "columns are a row";
   EXPECT_FALSE(takes("matmul(M=256,N=1,K=512,dtype=f16)", Cuda())) << "seven eighths would be padding";
   // What is cut off drifts.
   EXPECT_FALSE(takes("matmul(M=256,N=256,K=1024,dtype=f16)", Cuda()));
   EXPECT_TRUE(takes("matmul(M=256,N=256,K=1024,dtype=f16,accuracy=relaxed)", Cuda()));
+  EXPECT_TRUE(takes("matmul(M=16,N=64,K=16384,dtype=f16,accuracy=relaxed)", Cuda()));
+  EXPECT_FALSE(takes("matmul(M=16,N=64,K=32768,dtype=f16,accuracy=relaxed)", Cuda()));
+  EXPECT_TRUE(takes("matmul(M=16,N=64,K=32768,dtype=f16,accuracy=fast)", Cuda()));
   EXPECT_TRUE(takes("matmul(M=256,N=256,K=1024,dtype=i8)+bias", Cuda()));
 }
 
 // Sums of less than a tile of the instruction are none of its.
 TEST(WarpRules, WhateverTheSizes) {
-  for (const char* type : {"f16", "i8"})
+  for (const char* type : {"f16", "i8", "f32,accuracy=fast"})
     for (const int rows : {1, 2, 4, 5, 7, 8, 9, 15, 16, 17})
       for (const int columns : {1, 2, 3, 4, 5, 6, 7, 8, 9, 40}) {
         const std::string text = fmt::format("matmul(M={},N={},K=64,dtype={})", rows, columns, type);
