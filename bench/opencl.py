@@ -17,8 +17,9 @@ from hone.library import NO_DISK_CACHE, ConnectOptions, Error, ErrorStruct, GetO
 
 SAMPLE_SECONDS = 0.05  # that calls of a sample take together, about
 FLOAT = 4  # bytes
-# What has to be tuned before CLBlast multiplies matrices as fast as it can, and the share of each tuner's space that is tried.
-TUNERS = {"xgemm": 16, "xgemm_direct": 8, "copy_fast": 1, "copy_pad": 1, "transpose_fast": 1, "transpose_pad": 1}
+# What has to be tuned before CLBlast multiplies matrices as fast as it can; of each tuner's space one in so many is tried (of
+# that of xgemm some 500).
+TUNERS = {"xgemm": 256, "xgemm_direct": 64, "copy_fast": 1, "copy_pad": 1, "transpose_fast": 1, "transpose_pad": 1}
 TUNED_SIZE = 256
 
 
@@ -162,12 +163,15 @@ class ClBlast:
     def tuned(self):
         os.makedirs(self.directory, exist_ok=True)
         for tuner, share in TUNERS.items():
-            if glob.glob(os.path.join(self.directory, f"clblast_{tuner}*_32.json")):
+            done = os.path.join(self.directory, f"{tuner}.done")
+            if os.path.exists(done):
                 continue
             print(f"tuning CLBlast's {tuner} …", flush=True)
             size = [str(word) for name in "mnk" if tuner.startswith("xgemm") or name != "k" for word in (f"-{name}", TUNED_SIZE)]
-            subprocess.run([f"clblast_tuner_{tuner}", *size, "-fraction", str(share)], cwd=self.directory, check=True,
-                           stdout=subprocess.DEVNULL)
+            with open(os.path.join(self.directory, f"{tuner}.log"), "w", encoding="utf-8") as log:
+                subprocess.run([f"clblast_tuner_{tuner}", *size, "-fraction", str(share)], cwd=self.directory, check=True, stdout=log)
+            with open(done, "w", encoding="utf-8"):
+                pass
         best = {}
         for path in glob.glob(os.path.join(self.directory, "*.json")):
             with open(path, encoding="utf-8") as file:
