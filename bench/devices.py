@@ -174,8 +174,8 @@ def misses(arguments, rows):
             rows["misses"][target] = compiled
             for why in refused:
                 print(f"  refused: {why}")
-            lib.mark(f"miss, compiling alone, {name.split(',', maxsplit=1)[0]}, p95", lib.quantile(compiled, 0.95), "ms", 300,
-                     at_most=True)
+            if target.startswith("cuda"):  # the others' drivers compile where code is checked
+                lib.mark("miss, compiling alone, CUDA, p95", lib.quantile(compiled, 0.95), "ms", 300, at_most=True)
 
 
 def print_times(name, times):

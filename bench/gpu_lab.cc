@@ -231,6 +231,7 @@ Result<void> RunOnDevice(const std::string& text, const Kernel& kernel, const st
   Result<double> error = Checked(kernel, operands);
   std::printf("%-64s %9.1f us %7.1f GFLOP/s  %s  on %s\n", text.substr(0, 64).c_str(), seconds * 1e6,
               FlopCount(kernel) / seconds / 1e9, error ? "ok" : "WRONG", device->name().c_str());
+  std::fflush(stdout);  // whole lines, whatever else writes there
   if (!error) return std::move(error).error();
   return {};
 }
