@@ -47,6 +47,37 @@ std::string BindBlocks(SchedulePlanner& planner, const std::string& stage, const
   return loops.back().loop;
 }
 
+LoopsOfTile BindTile(SchedulePlanner& planner, const std::string& stage, const ThreadTile& tile) {
+  const Stage out = planner.StageNamed(stage);
+  const std::string x = out.axis(tile.x).name;
+  const std::string y = tile.y ? out.axis(tile.y).name : "";
+  planner.Split(stage, x, {tile.threads_x, tile.columns});
+  if (!y.empty()) planner.Split(stage, y, {tile.threads_y, tile.rows});
+  std::vector<std::string> others, order;
+  for (AxisId axis : out.spatial_ids())
+    if (axis != tile.x && axis != tile.y) others.push_back(out.axis(axis).name);
+  order = others;
+  for (const char* part : {".0", ".1", ".2"}) {
+    if (!y.empty()) order.push_back(y + part);
+    order.push_back(x + part);
+  }
+  planner.Reorder(stage, order);
+  const int64_t width = planner.Extent(out, tile.x), height = tile.y ? planner.Extent(out, tile.y) : 1;
+  std::vector<BlockLoop> blocks;
+  if (!others.empty())
+    blocks.push_back({Fused(planner, stage, others), Outputs(planner, out) / width / height, LaunchAxis::kBlockZ});
+  if (!y.empty()) blocks.push_back({y + ".0", CeilDiv(height, tile.height()), LaunchAxis::kBlockY});
+  blocks.push_back({x + ".0", CeilDiv(width, tile.width())});
+  const std::string block = BindBlocks(planner, stage, blocks);
+  planner.Bind(stage, x + ".1", LaunchAxis::kThreadX);
+  if (!y.empty()) {
+    planner.Bind(stage, y + ".1", LaunchAxis::kThreadY);
+    planner.Unroll(stage, {y + ".2"});
+  }
+  planner.Vectorize(stage, {x + ".2"});
+  return {block, x + ".1"};
+}
+
 bool IsMadeForOneReader(const SchedulePlanner& planner, const std::string& tensor) {
   const StageId producer = FindStage(planner.kernel(), tensor);
   if (!producer || planner.IsScheduled(tensor)) return false;

@@ -65,6 +65,22 @@ std::string SpreadBlocks(SchedulePlanner& planner, const std::string& stage, con
 // The same, or each loop bound to its dimension; the innermost loop's name.
 std::string BindBlocks(SchedulePlanner& planner, const std::string& stage, const std::vector<BlockLoop>& loops);
 
+// A tile of a block and one of each of its threads. gpu_planning.cc.
+struct ThreadTile {
+  AxisId x;  // axis of columns
+  AxisId y;  // axis of rows; none: there is none
+  int64_t columns = 1, threads_x = 1;
+  int64_t rows = 1, threads_y = 1;  // rows of a thread
+
+  int64_t width() const { return columns * threads_x; }
+  int64_t height() const { return rows * threads_y; }
+};
+// Divides the outputs of a stage among blocks and threads; the innermost loops of each.
+struct LoopsOfTile {
+  std::string block, thread;
+};
+LoopsOfTile BindTile(SchedulePlanner& planner, const std::string& stage, const ThreadTile& tile);
+
 // Operands in block storage. gpu_planning.cc.
 
 // Whether a tensor is an element-wise stage that nobody else reads: blocks compute it where they would copy it.

@@ -30,18 +30,11 @@ constexpr Decision kParts{"parts", "threads of a block that share each sum, as a
 constexpr int64_t kMostCode = 1024;  // products of a thread in one piece of code
 constexpr int64_t kStepsOfPart = 8;  // terms side by side that one thread sums
 
-struct Tile {
-  AxisId x;  // axis of columns
-  AxisId y;  // axis of rows; none: there is none
-  int64_t columns = 1, threads_x = 1;
-  int64_t rows = 1, threads_y = 1;  // rows of a thread
+struct Tile : ThreadTile {
   int64_t steps = 1;
   int64_t buffers = 1;
   int64_t parts = 1;  // in which the threads of a block divide the reduction's terms
   bool shares = true;
-
-  int64_t width() const { return columns * threads_x; }
-  int64_t height() const { return rows * threads_y; }
 };
 
 // The axis of rows: one that an operand depends on which does not depend on the columns, else the one before.
@@ -62,7 +55,7 @@ class TiledReduction {
       : planner_(planner), sum_(std::move(sum)), whole_(std::move(whole)), out_(std::move(out)), tile_(tile) {}
 
   void Emit() {
-    const auto [of_block, of_thread] = ScheduleOut();
+    const auto [of_block, of_thread] = BindTile(planner_, out_, tile_);
     // Copies are stages of their own, which change what the sum reads: before its loops.
     if (tile_.shares) MakeCopies();
     planner_.ComputeAt(whole_, out_, of_thread);
@@ -78,44 +71,6 @@ class TiledReduction {
 
  private:
   bool IsTiled(AxisId axis) const { return axis == tile_.x || axis == tile_.y; }
-
-  // The innermost loops of blocks and of threads.
-  std::pair<std::string, std::string> ScheduleOut() {
-    const Stage out = planner_.StageNamed(out_);
-    const std::string x = out.axis(tile_.x).name;
-    const std::string y = tile_.y ? out.axis(tile_.y).name : "";
-    planner_.Split(out_, x, {tile_.threads_x, tile_.columns});
-    if (!y.empty()) planner_.Split(out_, y, {tile_.threads_y, tile_.rows});
-    std::vector<std::string> others, order;
-    for (AxisId axis : out.spatial_ids())
-      if (!IsTiled(axis)) others.push_back(out.axis(axis).name);
-    order = others;
-    for (const char* part : {".0", ".1", ".2"}) {
-      if (!y.empty()) order.push_back(y + part);
-      order.push_back(x + part);
-    }
-    planner_.Reorder(out_, order);
-    const int64_t width = planner_.Extent(out, tile_.x), height = tile_.y ? planner_.Extent(out, tile_.y) : 1;
-    std::vector<BlockLoop> blocks;
-    if (!others.empty())
-      blocks.push_back({Fused(planner_, out_, others), Outputs(planner_, out) / width / height, LaunchAxis::kBlockZ});
-    if (!y.empty()) blocks.push_back({y + ".0", CeilDiv(height, tile_.height()), LaunchAxis::kBlockY});
-    blocks.push_back({x + ".0", CeilDiv(width, tile_.width())});
-    const std::string spread = SpreadBlocks(planner_, out_, blocks);
-    const auto bind = [&](const std::string& loop, LaunchAxis axis) {
-      if (spread.empty()) planner_.Bind(out_, loop, axis);
-    };
-    if (!others.empty()) bind(blocks[0].loop, LaunchAxis::kBlockZ);
-    bind(x + ".0", LaunchAxis::kBlockX);
-    planner_.Bind(out_, x + ".1", LaunchAxis::kThreadX);
-    if (!y.empty()) {
-      bind(y + ".0", LaunchAxis::kBlockY);
-      planner_.Bind(out_, y + ".1", LaunchAxis::kThreadY);
-      planner_.Unroll(out_, {y + ".2"});
-    }
-    planner_.Vectorize(out_, {x + ".2"});
-    return {spread.empty() ? x + ".0" : spread, x + ".1"};
-  }
 
   // A thread's tile, of the parts that threads along z have.
   void AddParts() {

@@ -27,11 +27,6 @@ constexpr int64_t kUsualThreads = 128;    // of a block
 constexpr int64_t kThreadsOfAUnit = 512;  // that hide what each waits for
 constexpr int64_t kColumnsAsLoops = 16;   // of a thread that makes vectors of them
 
-struct WindowTile {
-  AxisId x, y;  // of columns, and of rows; none: there is none
-  int64_t columns = 1, threads_x = 1, rows = 1, threads_y = 1;
-};
-
 // The operand that is read in windows, if all that is reduced slides along something.
 std::optional<AccessPattern> WindowedOperand(const SchedulePlanner& planner, const Stage& stage) {
   std::optional<AccessPattern> data;
@@ -56,10 +51,10 @@ AxisId RowsOfWindows(const SchedulePlanner& planner, const Stage& stage, const A
   return {};
 }
 
-WindowTile ChooseTile(SchedulePlanner& planner, const std::string& name, const Stage& stage,
+ThreadTile ChooseTile(SchedulePlanner& planner, const std::string& name, const Stage& stage,
                       const AccessPattern& data) {
   const MachineModel& machine = planner.machine();
-  WindowTile tile;
+  ThreadTile tile;
   tile.x = stage.last_axis();
   tile.y = RowsOfWindows(planner, stage, data, tile.x);
   const int64_t width = planner.Extent(stage, tile.x);
@@ -90,39 +85,8 @@ WindowTile ChooseTile(SchedulePlanner& planner, const std::string& name, const S
   return tile;
 }
 
-// Blocks and threads of the stage whose outputs are stored; the innermost loop of threads.
-std::string ScheduleOutputs(SchedulePlanner& planner, const std::string& name, const WindowTile& tile) {
-  const Stage out = planner.StageNamed(name);
-  const std::string x = out.axis(tile.x).name, y = tile.y ? out.axis(tile.y).name : "";
-  planner.Split(name, x, {tile.threads_x, tile.columns});
-  if (!y.empty()) planner.Split(name, y, {tile.threads_y, tile.rows});
-  std::vector<std::string> others;
-  for (AxisId axis : out.spatial_ids())
-    if (axis != tile.x && axis != tile.y) others.push_back(out.axis(axis).name);
-  std::vector<std::string> order = others;
-  for (const char* part : {".0", ".1", ".2"}) {
-    if (!y.empty()) order.push_back(y + part);
-    order.push_back(x + part);
-  }
-  planner.Reorder(name, order);
-  const int64_t width = planner.Extent(out, tile.x), height = tile.y ? planner.Extent(out, tile.y) : 1;
-  std::vector<BlockLoop> blocks;
-  if (!others.empty())
-    blocks.push_back({Fused(planner, name, others), Outputs(planner, out) / width / height, LaunchAxis::kBlockZ});
-  if (!y.empty()) blocks.push_back({y + ".0", CeilDiv(height, tile.threads_y * tile.rows), LaunchAxis::kBlockY});
-  blocks.push_back({x + ".0", CeilDiv(width, tile.threads_x * tile.columns)});
-  BindBlocks(planner, name, blocks);
-  planner.Bind(name, x + ".1", LaunchAxis::kThreadX);
-  if (!y.empty()) {
-    planner.Bind(name, y + ".1", LaunchAxis::kThreadY);
-    planner.Unroll(name, {y + ".2"});
-  }
-  planner.Vectorize(name, {x + ".2"});
-  return x + ".1";
-}
-
 // A thread's tile: terms outside, as many of them unrolled as make one piece of code.
-void ScheduleTerms(SchedulePlanner& planner, const std::string& name, const WindowTile& tile) {
+void ScheduleTerms(SchedulePlanner& planner, const std::string& name, const ThreadTile& tile) {
   const Stage sum = planner.StageNamed(name);
   std::vector<std::string> order, unrolled;
   for (AxisId axis : sum.spatial_ids())
@@ -166,7 +130,7 @@ bool ScheduleGpuWindows(SchedulePlanner& planner, const std::string& name) {
   if (!data) return planner.Refuse("windows", name, "more than windows is reduced");
   if (planner.ChooseIf(name, kShareWindows, false))
     return planner.Refuse("windows", name, "left out by a choice of the search");
-  const WindowTile tile = ChooseTile(planner, name, stage, *data);
+  const ThreadTile tile = ChooseTile(planner, name, stage, *data);
   TakePaddingIn(planner, name, *data, tile.x);
   std::string sum = name, out = planner.FinishingStage(name);
   if (out.empty()) {
@@ -178,8 +142,7 @@ bool ScheduleGpuWindows(SchedulePlanner& planner, const std::string& name) {
   planner.MarkScheduled(sum);
   planner.MarkScheduled(out);
   planner.Took("windows", name, "a thread per few rows of windows");
-  const std::string thread = ScheduleOutputs(planner, out, tile);
-  planner.ComputeAt(sum, out, thread);
+  planner.ComputeAt(sum, out, BindTile(planner, out, tile).thread);
   planner.Store(sum, Scope::kRegisters);
   ScheduleTerms(planner, sum, tile);
   return true;
