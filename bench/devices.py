@@ -7,7 +7,7 @@ Parts, all unless some are named:
   products   products of matrices, served and searched, beside CLBlast as its own tuners leave it (kept in build/clblast-tuned),
              on the same queue and buffers, in turns; the best of those schedules that share block storage among several threads;
              the same kernels as code for this machine and for a Vulkan device there, which are reported
-  misses     kernels of the lists on OpenCL, Vulkan and, where NVRTC is, CUDA without a device: where the time of a miss goes
+  misses     every eighth kernel of the lists on OpenCL, Vulkan and, where NVRTC is, CUDA without a device: where the time of a miss goes
   transfer   kernels searched with N trials (48) each; then others, served from those alone with nothing measured, beside their
              default schedules and what a search of their own finds, in turns; candidates a second of these searches
   serving    hits of CPU kernels with devices there and without

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/arithmetic.h"
+#include "codegen/rules/contraction_rule.h"
 #include "codegen/rules/gpu_planning.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/op_traits.h"
@@ -69,9 +70,9 @@ ThreadTile ChooseTile(SchedulePlanner& planner, const std::string& name, const S
     while (preferred < kColumnsAsLoops && width % (2 * preferred) == 0) preferred *= 2;
   tile.columns = planner.Choose(name, kColumns, columns, preferred);
   const int64_t across = CeilDiv(width, tile.columns);
-  tile.threads_x = planner.Choose(
-      name, kThreadsX, threads_x,
-      as_loops ? 1 : std::clamp<int64_t>(BitCeil(across), 8, std::min<int64_t>(32, AllowedThreads(planner))));
+  tile.threads_x =
+      planner.Choose(name, kThreadsX, threads_x,
+                     as_loops ? 1 : std::min(AllowedThreads(planner), std::clamp<int64_t>(BitCeil(across), 8, 32)));
   if (!tile.y) return tile;
   const int64_t height = planner.Extent(stage, tile.y);
   int64_t rows = 4;
@@ -132,13 +133,9 @@ bool ScheduleGpuWindows(SchedulePlanner& planner, const std::string& name) {
     return planner.Refuse("windows", name, "left out by a choice of the search");
   const ThreadTile tile = ChooseTile(planner, name, stage, *data);
   TakePaddingIn(planner, name, *data, tile.x);
-  std::string sum = name, out = planner.FinishingStage(name);
-  if (out.empty()) {
-    out = name;
-    sum = planner.FreshName(name + "_sum");
-    if (!planner.Rewrite({"cache_write", name, {sum}}))
-      return planner.Refuse("windows", name, "its sum cannot be a stage of its own");
-  }
+  const std::optional<ContractionPair> pair = FindPair(planner, name);
+  if (!pair) return planner.Refuse("windows", name, "its sum cannot be a stage of its own");
+  const auto& [sum, out] = *pair;
   planner.MarkScheduled(sum);
   planner.MarkScheduled(out);
   planner.Took("windows", name, "a thread per few rows of windows");

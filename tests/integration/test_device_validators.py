@@ -45,9 +45,7 @@ class Validators(harness.HoneTest):
         done = subprocess.run(["oclgrind", *checks, os.path.join(harness.BIN, "gpu_lab"), *kernels], capture_output=True, text=True,
                               check=False, timeout=300)
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip() and not line.endswith("ok  on Oclgrind Simulator")]
-        refused = [line for line in said if "which code for a GPU does not read yet" in line]
-        self.assertEqual([line for line in said if line not in refused], [])
-        self.assertGreater(len(kernels) - len(refused), 60)
+        self.assertEqual(said, [])
 
     def test_vulkans_validation_layer_says_nothing(self):
         if not os.path.exists(LAYER) or not glob.glob("/usr/share/vulkan/icd.d/lvp_icd*.json"):
