@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -14,11 +16,27 @@ namespace hone {
 // How values of one type are spelled. In patterns {0}, {1}, {2} are arguments.
 struct DialectType {
   DType type = DType::kF32;
-  std::string_view value;        // "float": of a variable
-  std::string_view memory;       // "uchar": of an element, where that is another one
-  std::string_view vector[2];    // of 2 and 4 lanes; "" if there are none
-  std::string_view pack[2];      // a vector of 2 and 4 values: "make_float2({0})"
-  std::string_view suffix = "";  // of constants
+  std::string_view value;                  // "float": of a variable
+  std::string_view memory;                 // "uchar": of an element, where that is another one
+  std::array<std::string_view, 4> vector;  // of 2, 4, 8 and 16 lanes; "" if there are none
+  std::array<std::string_view, 4> pack;    // a vector of as many values: "make_float2({0})"
+  std::string_view suffix = "";            // of constants
+
+  std::string_view Vector(int lanes) const { return vector[WidthOf(lanes)]; }
+  std::string_view Pack(int lanes) const { return pack[WidthOf(lanes)]; }
+
+ private:
+  static size_t WidthOf(int lanes) { return static_cast<size_t>(std::bit_width(static_cast<unsigned>(lanes))) - 2; }
+};
+
+// Operations on vectors, where they are written otherwise than on numbers; all others are not, and conditions are
+// integers of as many lanes. {0}, {1}, {2} are arguments, the last number is how many lanes there are.
+struct DialectVectors {
+  std::string_view truth;           // a condition of one lane, as a number
+  std::string_view convert;         // {1} as vector type {0}
+  std::string_view wrapping;        // {0} {1} {2} of i32, {3} lanes: Dialect::wrapping
+  std::string_view unsigned_shift;  // {0} >> {1}
+  std::string_view bits, from_bits;
 };
 
 // Functions on one type of floats.
@@ -58,6 +76,7 @@ struct Dialect {
 
   std::span<const DialectType> types;
   DialectFloat f32, f64;
+  DialectVectors vectors = {};  // none: only OpenCL's processors compute with vectors
   // Bodies of functions of x: the f32 of an f16, and the nearest f16 of an f32. "": written in integers.
   std::string_view f16_conversions[2] = {};
 

@@ -76,14 +76,17 @@ std::string ConstantText(const Dialect& dialect, const straight::Value& value) {
 }
 
 std::string HelperText(const Dialect& dialect, const std::string& name) {
-  const DType type = ParseDType(name.substr(name.rfind('_') + 1)).value();
+  const std::string type_name = name.substr(name.rfind('_') + 1);
+  const size_t by = type_name.find('x');
+  const int lanes = by == std::string::npos ? 1 : std::stoi(type_name.substr(by + 1));
+  const DType type = ParseDType(type_name.substr(0, by)).value();
   const std::string what = name.substr(0, name.rfind('_'));
   if (what == "word" && type == DType::kF32)  // CUDA's alone, as the next one: rounded to what tensor cores take
     return fmt::format("{}unsigned hone_{}(float x) {{ unsigned y; {}; return y; }}\n", dialect.function, name,
                        R"(asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)))");
   if (const std::string matrices = MatricesText(dialect.function, name); !matrices.empty()) return matrices;
   if (what == "word") {
-    const std::string_view vector = dialect.Of(type).vector[ByteSize(type) == 1 ? 1 : 0];
+    const std::string_view vector = dialect.Of(type).Vector(static_cast<int>(4 / ByteSize(type)));
     return fmt::format("{}unsigned hone_{}({} x) {{ return *reinterpret_cast<const unsigned*>(&x); }}\n",
                        dialect.function, name, vector);
   }
@@ -91,7 +94,7 @@ std::string HelperText(const Dialect& dialect, const std::string& name) {
   if (what.ends_with("_of"))
     if (const DType made = ParseDType(what.substr(0, what.find('_'))).value(); IsNarrowFloat(made))
       return NarrowText(dialect, name, made, false);
-  const std::string t(dialect.Of(type).value), suffix(IsFloat(type) ? dialect.Of(type).suffix : "");
+  const std::string t(lanes == 1 ? dialect.Of(type).value : dialect.Of(type).Vector(lanes)), suffix(IsFloat(type) ? dialect.Of(type).suffix : "");
   auto two = [&](const std::string& result) {
     return fmt::format("{}{} hone_{}({} a, {} b) {{ return {}; }}\n", dialect.function, t, name, t, t, result);
   };

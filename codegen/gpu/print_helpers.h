@@ -19,7 +19,7 @@ std::string Fill(std::string_view pattern, Args&&... args) {
   return fmt::format(fmt::runtime(pattern), std::forward<Args>(args)...);
 }
 
-// The definition of hone_NAME: "max_f32", "larger_f32", "abs_i32", "i32_of_f32".
+// The definition of hone_NAME: "max_f32", "max_f32x16" of vectors, "larger_f32", "abs_i32", "i32_of_f32".
 std::string HelperText(const Dialect& dialect, const std::string& name);
 
 // A constant as it is spelled.

@@ -36,7 +36,7 @@ bool InlineValues::ReadsMemory(ValueId id) const {
 bool InlineValues::IsInlined(const std::vector<Node>& list, size_t at) const {
   const ValueId id = list[at].value;
   const Do what = code_.values[id].what;
-  if (what == Do::kLane || what == Do::kWord) return true;
+  if (what == Do::kWord || (what == Do::kLane && !ReadsMemory(id))) return true;
   const auto uses = uses_.find(id);
   if (uses == uses_.end()) return true;
   if (what == Do::kLoad || what == Do::kMatrices || uses->second != 1) return false;

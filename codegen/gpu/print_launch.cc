@@ -75,7 +75,7 @@ class CodePrinter {
   std::string TypeName(const Value& value) const {
     if (value.what == Do::kMatrices) return fmt::format("uint{}", value.lanes);
     const DialectType& type = dialect_.Of(value.type);
-    return std::string(value.lanes == 1 ? type.value : type.vector[value.lanes / 4]);
+    return std::string(value.lanes == 1 ? type.value : type.Vector(value.lanes));
   }
   std::string Index(ValueId base, int64_t offset);
   std::string Place(BufferId id, ValueId base, int64_t offset) {
@@ -95,9 +95,14 @@ class CodePrinter {
                        is_word ? ")" : "");
   }
   // The name of a helper: "hone_max_f32".
-  std::string Helper(std::string_view what, DType type) {
-    helpers_.insert(fmt::format("{}_{}", what, Name(type)));
-    return fmt::format("hone_{}_{}", what, Name(type));
+  std::string Helper(std::string_view what, DType type, int lanes = 1) {
+    const std::string name = fmt::format("{}_{}{}", what, Name(type), lanes > 1 ? fmt::format("x{}", lanes) : "");
+    helpers_.insert(name);
+    return "hone_" + name;
+  }
+  // The nth element of a vector.
+  static std::string LaneName(int64_t lane, int lanes) {
+    return lanes <= 4 ? std::string(1, "xyzw"[lane]) : fmt::format("s{:x}", lane);
   }
 
   const straight::Program& program_;
@@ -136,7 +141,7 @@ std::string CodePrinter::Load(const Value& value) {
     std::vector<std::string> elements;
     for (int lane = 0; lane < value.lanes; ++lane)
       elements.push_back(Element(value.buffer, Index(value.args[0], value.number + lane), value.type));
-    load = Fill(dialect_.Of(value.type).pack[value.lanes / 4], fmt::format("{}", fmt::join(elements, ", ")));
+    load = Fill(dialect_.Of(value.type).Pack(value.lanes), fmt::format("{}", fmt::join(elements, ", ")));
   } else {
     load = Fill(dialect_.load_vector, TypeName(value), BufferName(value.buffer), Index(value.args[0], value.number),
                 value.lanes);
@@ -145,7 +150,7 @@ std::string CodePrinter::Load(const Value& value) {
   std::string fill = Expression(value.args[2]);
   if (value.lanes > 1) {
     const std::vector<std::string> fills(static_cast<size_t>(value.lanes), fill);
-    fill = Fill(dialect_.Of(value.type).pack[value.lanes / 4], fmt::format("{}", fmt::join(fills, ", ")));
+    fill = Fill(dialect_.Of(value.type).Pack(value.lanes), fmt::format("{}", fmt::join(fills, ", ")));
   }
   return fmt::format("({} ? {} : {})", Expression(value.args[1]), load, fill);
 }
@@ -160,7 +165,8 @@ std::string CodePrinter::Expression(ValueId id) {
     case Do::kSize: return (dialect_.is_shader ? "args." : "") + SizeName(static_cast<int>(value.number));
     case Do::kArgument: return "x";
     case Do::kWord:
-    case Do::kLane: return fmt::format("{}.{}", Expression(value.args[0]), "xyzw"[value.number]);
+    case Do::kLane:
+      return fmt::format("{}.{}", Expression(value.args[0]), LaneName(value.number, code_.values[value.args[0]].lanes));
     case Do::kMatrices:
       return fmt::format("{}(&{})", Helper(MatricesName(value.lanes, value.transposes), value.type),
                          Place(value.buffer, value.args[0], value.number));
@@ -191,13 +197,18 @@ std::string CodePrinter::Operation(const Value& value) {
   auto narrow = [&](std::string text) {
     return value.type == DType::kI8 ? Fill(dialect_.cast, dialect_.Of(DType::kI8).value, text) : text;
   };
+  const bool is_wide = value.lanes > 1;
   auto infix = [&](const char* op) {
-    return value.wraps ? Fill(dialect_.wrapping, args[0], op, args[1])
-                       : narrow(fmt::format("({} {} {})", args[0], op, args[1]));
+    return value.wraps
+               ? Fill(is_wide ? dialect_.vectors.wrapping : dialect_.wrapping, args[0], op, args[1], value.lanes)
+               : narrow(fmt::format("({} {} {})", args[0], op, args[1]));
   };
   switch (value.what) {
     case Do::kPack:
-      return Fill(dialect_.Of(value.type).pack[value.lanes / 4], fmt::format("{}", fmt::join(args, ", ")));
+      if (value.lanes > 4 && std::ranges::count(value.args, value.args[0]) == value.lanes) args.resize(1);
+      for (std::string& arg : args)
+        if (value.type == DType::kBool) arg = Fill(dialect_.vectors.truth, arg);
+      return Fill(dialect_.Of(value.type).Pack(value.lanes), fmt::format("{}", fmt::join(args, ", ")));
     case Do::kAdd: return infix("+");
     case Do::kSub: return infix("-");
     case Do::kMul: return infix("*");
@@ -215,20 +226,25 @@ std::string CodePrinter::Operation(const Value& value) {
     case Do::kBitOr: return infix("|");
     case Do::kBitXor: return infix("^");
     case Do::kShiftLeft: return infix("<<");
-    case Do::kShiftRight: return Fill(dialect_.unsigned_shift[value.type == DType::kI64], args[0], args[1]);
+    case Do::kShiftRight:
+      if (is_wide) return Fill(dialect_.vectors.unsigned_shift, args[0], args[1], value.lanes);
+      return Fill(dialect_.unsigned_shift[value.type == DType::kI64], args[0], args[1]);
     case Do::kSelect: return fmt::format("({} ? {} : {})", args[0], args[1], args[2]);
-    case Do::kMin: return fmt::format("{}({}, {})", Helper("min", value.type), args[0], args[1]);
-    case Do::kMax: return fmt::format("{}({}, {})", Helper("max", value.type), args[0], args[1]);
-    case Do::kLargerNumber: return fmt::format("{}({}, {})", Helper("larger", value.type), args[0], args[1]);
+    case Do::kMin: return fmt::format("{}({}, {})", Helper("min", value.type, value.lanes), args[0], args[1]);
+    case Do::kMax: return fmt::format("{}({}, {})", Helper("max", value.type, value.lanes), args[0], args[1]);
+    case Do::kLargerNumber:
+      return fmt::format("{}({}, {})", Helper("larger", value.type, value.lanes), args[0], args[1]);
     case Do::kAbs:
       if (!is_float) return fmt::format("{}({})", Helper("abs", value.type), args[0]);
       return Floating(value, args);
     case Do::kBits: {
+      if (is_wide) return Fill(is_float ? dialect_.vectors.bits : dialect_.vectors.from_bits, args[0], value.lanes);
       const DialectFloat& spelled =
           value.type == DType::kF64 || first.type == DType::kF64 ? dialect_.f64 : dialect_.f32;
       return Fill(is_float ? spelled.bits : spelled.from_bits, args[0]);
     }
     case Do::kConvert:
+      if (is_wide) return Fill(dialect_.vectors.convert, TypeName(value), args[0]);
       if (IsNarrowFloat(value.type) || IsNarrowFloat(first.type))
         return fmt::format("{}({})", Helper(fmt::format("{}_of", Name(value.type)), first.type), args[0]);
       if (value.type == DType::kBool) return fmt::format("({} != {})", args[0], is_float ? "0.0" : "0");
@@ -259,8 +275,9 @@ void CodePrinter::PrintStore(const Node& node, int depth) {
   if (IsShared(node.buffer) && !dialect_.shared_vectors) {
     for (int lane = 0; lane < value.lanes; ++lane)
       Line(depth, fmt::format("{}[{}] = {};", BufferName(node.buffer), Index(node.a, node.offset + lane),
-                              value.what == Do::kPack ? Expression(value.args[static_cast<size_t>(lane)])
-                                                      : fmt::format("{}.{}", Expression(node.b), "xyzw"[lane])));
+                              value.what == Do::kPack
+                                  ? Expression(value.args[static_cast<size_t>(lane)])
+                                  : fmt::format("{}.{}", Expression(node.b), LaneName(lane, value.lanes))));
     return;
   }
   Line(depth,
@@ -398,7 +415,7 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
   }
   for (const Value& value : launch.code.values) {
     if (value.what == Do::kCall) functions_.insert(static_cast<size_t>(value.number));
-    if (value.lanes > 1) references_.insert(std::string(dialect_.Of(value.type).vector[value.lanes / 4]));
+    if (value.lanes > 1) references_.insert(std::string(dialect_.Of(value.type).Vector(value.lanes)));
     if (value.what != Do::kThread && value.what != Do::kBlock) continue;
     const bool is_thread = value.what == Do::kThread;
     const auto axis = static_cast<size_t>(value.number);
@@ -414,7 +431,8 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
 
 std::string SourcePrinter::PrintFunction(const straight::Function& function) {
   CodePrinter printer(program_, function.code, dialect_, helpers_, function.result);
-  const std::string type(dialect_.Of(function.type).value);
+  const DialectType& of = dialect_.Of(function.type);
+  const std::string type(function.lanes == 1 ? of.value : of.Vector(function.lanes));
   const std::string body = printer.Print(function.code.nodes, 1);
   return fmt::format("{}{} {}({} x) {{\n{}  return {};\n}}\n\n", dialect_.function, type, function.name, type, body,
                      printer.Expression(function.result));

@@ -126,14 +126,16 @@ void Machine::Count(BufferId buffer, int64_t index, int64_t lanes, Thread& threa
 Slot Machine::Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& slots) {
   Slot slot;
   slot.is_set = true;
+  slot.Widen(value.lanes);
   if (value.args.size() > 1 && Read(value.args[1], *code_, slots).lanes[0].number == 0) {
-    slot.lanes.fill(Read(value.args[2], *code_, slots).lanes[0]);
+    const Lane fill = Read(value.args[2], *code_, slots).lanes[0];
+    for (size_t lane = 0; lane < static_cast<size_t>(value.lanes); ++lane) slot.At(lane) = fill;
     return slot;
   }
   const int64_t base = value.args[0] ? Read(value.args[0], *code_, slots).lanes[0].number : 0;
   Count(value.buffer, base + value.number, value.lanes, thread);
   for (int lane = 0; lane < value.lanes; ++lane)
-    slot.lanes[static_cast<size_t>(lane)] = Element(value.buffer, base + value.number + lane, value.type);
+    slot.At(static_cast<size_t>(lane)) = Element(value.buffer, base + value.number + lane, value.type);
   return slot;
 }
 
@@ -188,28 +190,20 @@ Slot Machine::Evaluate(const Value& value, Thread& thread, const Code& code, IdV
     case Do::kLoad: return Load(value, thread, slots);
     case Do::kCall: return Call(value, thread, code, slots);
     case Do::kWord: slot.lanes = arg(0).words[static_cast<size_t>(value.number)]; return slot;
-    case Do::kLane: slot.lanes[0] = arg(0).lanes[static_cast<size_t>(value.number)]; return slot;
+    case Do::kLane: slot.lanes[0] = arg(0).At(static_cast<size_t>(value.number)); return slot;
     case Do::kPack:
-      for (size_t lane = 0; lane < value.args.size(); ++lane) slot.lanes[lane] = arg(lane).lanes[0];
+      slot.Widen(value.lanes);
+      for (size_t lane = 0; lane < value.args.size(); ++lane) slot.At(lane) = arg(lane).lanes[0];
       return slot;
-    case Do::kSelect: {
-      // Both are computed, whichever is taken.
-      const Slot &holds = arg(0), &then = arg(1), &otherwise = arg(2);
-      return holds.lanes[0].number != 0 ? then : otherwise;
-    }
     default: break;
   }
   const DType from = code.values[value.args[0]].type;
-  std::array<Lane, 3> of = {};
-  for (size_t i = 0; i < value.args.size(); ++i) of[i] = arg(i).lanes[0];
-  if (value.what == Do::kConvert)
-    slot.lanes[0] = Convert(from, value.type, of[0]);
-  else if (value.what == Do::kBits)
-    slot.lanes[0] = Bits(from, value.type, of[0]);
-  else if (IsFloat(from))
-    slot.lanes[0] = Floating(value.what, value.type, of.data());
-  else
-    slot.lanes[0] = Integral(value.what, value.type, of.data());
+  slot.Widen(value.lanes);
+  for (size_t lane = 0; lane < static_cast<size_t>(value.lanes); ++lane) {
+    std::array<Lane, 3> of = {};
+    for (size_t i = 0; i < value.args.size(); ++i) of[i] = arg(i).At(code.values[value.args[i]].lanes == 1 ? 0 : lane);
+    slot.At(lane) = Computed(value, from, of.data());
+  }
   return slot;
 }
 
@@ -236,7 +230,7 @@ void Machine::Execute(const Node& node, Thread& thread) {
         std::string wrong = memory.Write(index, actor_);
         const bool is_stray = wrong.starts_with("stray");
         Find(std::move(wrong));
-        const Lane& from = value.lanes[static_cast<size_t>(lane)];
+        const Lane& from = value.At(static_cast<size_t>(lane));
         if (!is_stray) memory.Store(index, IsFloat(stored.type) ? from.real : static_cast<double>(from.number));
       }
       return;

@@ -37,8 +37,7 @@ double Extreme(bool is_max, double a, double b) {
   return is_max ? std::max(a, b) : std::min(a, b);
 }
 
-}  // namespace
-
+// As an element of that type.
 Lane Convert(DType from, DType to, const Lane& x) {
   const bool is_float = IsFloat(from);
   if (to == DType::kBool) return {0, is_float ? x.real != 0 : x.number != 0};
@@ -114,6 +113,17 @@ Lane Integral(Do what, DType type, const Lane* a) {
     default: HONE_CHECK(!"an operation on integers");
   }
   return {};
+}
+
+}  // namespace
+
+Lane Computed(const straight::Value& value, DType from, const Lane* a) {
+  switch (value.what) {
+    case Do::kSelect: return a[0].number != 0 ? a[1] : a[2];  // both are computed, whichever is taken
+    case Do::kConvert: return Convert(from, value.type, a[0]);
+    case Do::kBits: return Bits(from, value.type, a[0]);
+    default: return IsFloat(from) ? Floating(value.what, value.type, a) : Integral(value.what, value.type, a);
+  }
 }
 
 }  // namespace hone::simt

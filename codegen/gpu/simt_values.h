@@ -17,15 +17,20 @@ struct Lane {
 };
 struct Slot {
   std::array<Lane, 4> lanes = {};
+  std::vector<Lane> more = {};  // of a vector, behind those
   bool is_set = false;
   std::vector<std::array<Lane, 4>> words = {};  // of Do::kMatrices
+
+  // Room for so many lanes.
+  void Widen(int count) {
+    if (count > 4) more.resize(static_cast<size_t>(count) - 4);
+  }
+  // REQUIRES: it has that lane.
+  Lane& At(size_t lane) { return lane < 4 ? lanes[lane] : more[lane - 4]; }
+  const Lane& At(size_t lane) const { return lane < 4 ? lanes[lane] : more[lane - 4]; }
 };
 
-// As an element of that type.
-Lane Convert(DType from, DType to, const Lane& x);
-Lane Bits(DType from, DType to, const Lane& x);
-// Of floats and of integers; `a`: as many arguments as the operation has.
-Lane Floating(straight::Do what, DType type, const Lane* a);
-Lane Integral(straight::Do what, DType type, const Lane* a);
+// One lane of what the value computes; `from`: the type of its first argument, `a`: that lane of all of them.
+Lane Computed(const straight::Value& value, DType from, const Lane* a);
 
 }  // namespace hone::simt

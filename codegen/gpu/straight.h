@@ -19,8 +19,9 @@ namespace hone::straight {
 
 using ValueId = Id<struct StraightValueTag>;  // of Code::values
 
-// What a value is made by. Types are those of its arguments unless it says otherwise; integers are i32 (indices too)
-// and wrap around. Floats of 16 bits and u8 are loaded, stored, packed, chosen and converted, and never computed with.
+// What a value is made by. Types and lanes are those of its arguments unless it says otherwise; integers are i32
+// (indices too) and wrap around. Floats of 16 bits and u8 are loaded, stored, packed, chosen and converted, and never
+// computed with. What is computed of vectors is computed of each lane (codegen/gpu/pack_lanes).
 enum class Do : uint8_t {
   kConstant,  // `number` or `real`
   kThread,    // the thread's number in its block along axis `number`
@@ -28,7 +29,7 @@ enum class Do : uint8_t {
   kSize,      // dynamic size `number`
   kCounter,   // of the kFor that names it
   kArgument,  // `number` of a function
-  kRegister,  // a variable, read as often as it is named
+  kRegister,  // a variable, read as often as it is named: element `number` of the tile `buffer`, if there is one
   kLoad,  // buffer[args[0] + number], `lanes` elements; args[0] may be none. With a condition args[1]: only where it
           // holds, else args[2] in every lane
   kLane,  // element `number` of a vector
@@ -153,6 +154,7 @@ struct Function {
   std::string name;
   Op op = Op::kExp;
   DType type = DType::kF32;
+  int lanes = 1;  // of its arguments and what it comes to
   std::vector<ValueId> params;
   ValueId result;
   Code code;
@@ -195,6 +197,7 @@ struct DeviceLimits {
   std::array<int64_t, 3> grid = MachineModel().grid;  // blocks
   std::vector<const Instruction*> instructions = {};  // of warps; of others code does what they mean
   bool has_async_copies = false;                      // without them a thread copies by loads and stores
+  int lanes = 1;  // of 32 bits, of vectors that are computed with; 1: a thread computes one number at a time
 };
 DeviceLimits LimitsOf(const MachineModel& machine);
 

@@ -193,11 +193,9 @@ ValueId Builder::Make(Value value) {
   return id;
 }
 
-ValueId Builder::Declare(DType type, std::string name) {
-  Value value{.what = Do::kRegister, .type = type};
-  value.name = std::move(name);
-  value.varies = true;
-  const ValueId id = code_.values.Add(std::move(value));
+ValueId Builder::Declare(Value of) {
+  of.varies = true;
+  const ValueId id = code_.values.Add(std::move(of));
   depths_.resize(code_.values.size(), 0);
   depths_[id.index()] = scopes_.size() - 1;
   scopes_.back().nodes.push_back({.kind = Node::Kind::kDeclare, .value = id});

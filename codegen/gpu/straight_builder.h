@@ -25,6 +25,8 @@ class Builder {
   ValueId Constant(DType type, int64_t number, double real);
   // Without a node of its own: threads, blocks, sizes, arguments.
   ValueId Given(Value value);
+  // `varies` is found from its arguments if it is not set.
+  ValueId Make(Value value);
   // `type`: of the result, if it is not that of the first argument.
   ValueId Make(Do what, std::vector<ValueId> args) {
     return Make(what, code_.values[args.back()].type, std::move(args));
@@ -43,7 +45,11 @@ class Builder {
   // How many scopes enclose the value.
   size_t DepthOf(ValueId id) const { return depths_.size() > id.index() ? depths_[id.index()] : 0; }
 
-  ValueId Declare(DType type, std::string name);
+  // `of`: the register's type, lanes and name, and of which tile it is which element.
+  ValueId Declare(Value of);
+  ValueId Declare(DType type, std::string name) {
+    return Declare({.what = Do::kRegister, .type = type, .name = std::move(name)});
+  }
   void Assign(ValueId reg, ValueId value);
   void Store(BufferId buffer, ValueId base, int64_t offset, ValueId value);
   void Barrier();
@@ -68,7 +74,6 @@ class Builder {
     std::map<std::string, ValueId> known;
   };
 
-  ValueId Make(Value value);
   ValueId Folded(const Value& value);
   std::string KeyOf(const Value& value) const;
 

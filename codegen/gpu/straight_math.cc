@@ -210,7 +210,8 @@ class Math {
 
 Result<int64_t> FunctionFor(Program& program, Op op, DType type) {
   for (size_t i = 0; i < program.functions.size(); ++i)
-    if (program.functions[i].op == op && program.functions[i].type == type) return static_cast<int64_t>(i);
+    if (const Function& known = program.functions[i]; known.op == op && known.type == type && known.lanes == 1)
+      return static_cast<int64_t>(i);
   Function function;
   function.name = fmt::format("hone_{}_{}", OpName(op), Name(type));
   function.op = op;

@@ -10,6 +10,7 @@
 #include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/gpu/launch_maker.h"
+#include "codegen/gpu/pack_lanes.h"
 #include "codegen/instructions.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/steps/step_reader.h"
@@ -102,6 +103,7 @@ Result<Launch> LaunchMaker::Make(const Stmt& nest, std::string name) {
   HONE_TRY(Emit(nest));
   builder_.Finish();
   if (by_groups_) OrderProducts();
+  if (limits_.lanes > 1) launch_.code = PackLanes(launch_.code, out_, limits_.lanes);
   HONE_TRY(CheckLimits());
   return std::move(launch_);
 }
@@ -250,7 +252,8 @@ Result<void> LaunchMaker::DeclareTile(BufferId id) {
       if (buffer.extents[d] > 1) name += fmt::format("_{}", rest / buffer.strides[d]);
       rest %= buffer.strides[d];
     }
-    elements.push_back(builder_.Declare(TypeInCode(buffer.dtype), std::move(name)));
+    elements.push_back(builder_.Declare(
+        {.what = Do::kRegister, .type = TypeInCode(buffer.dtype), .number = i, .buffer = id, .name = std::move(name)}));
   }
   tiles_[id] = std::move(elements);
   return {};
