@@ -1,5 +1,8 @@
 #include "codegen/machine_model.h"
 
+#include <algorithm>
+
+#include "base/arithmetic.h"
 #include "codegen/instructions.h"
 
 namespace hone {
@@ -39,6 +42,11 @@ MachineModel ModelGpu(const DeviceTarget& target) {
   // OpenCL on a processor. Vulkan's there make vectors of threads side by side.
   const auto type = target.facts.find("type");
   machine.threads_are_loops = target.kind == kOpenClKind && type != target.facts.end() && type->second == "cpu";
+  if (machine.threads_are_loops) {
+    machine.lanes = static_cast<int>(BitCeil(std::clamp<int64_t>(target.Number("lanes").value_or(4), 4, 16)));
+    // x86's and Arm's, but for half of them where vectors have 256 bits. What spills is slow, not wrong.
+    machine.vector_registers = machine.lanes == 8 ? 16 : 32;
+  }
   machine.l1_bytes = machine.block_bytes;
   machine.l2_bytes = machine.l3_bytes = target.Number("l2").value_or(4 << 20);
   return machine;

@@ -84,6 +84,7 @@ struct MachineModel {
   // A block's threads are trips of a loop on one core, whose registers go to memory at each barrier; what one thread
   // does side by side becomes vectors.
   bool threads_are_loops = false;
+  int lanes = 1;  // of 32 bits, of the vectors that a thread computes with; 1: it computes one number at a time
   std::array<int64_t, 3> grid = {(int64_t{1} << 31) - 1, 65535, 65535};  // blocks of a launch, along each dimension
 
   // ---- Memory
@@ -106,8 +107,8 @@ struct MachineModel {
 // By its kind (codegen/device_kinds.h). REQUIRES: there is a row for the kind.
 MachineModel ModelMachine(const Target& target);
 MachineModel ModelCpu(const CpuTarget& target);
-// By the facts block_threads, block_bytes (of CUDA's devices block_bytes_most) and units (what OpenCL calls compute
-// units); where one is not there, what every device has.
+// By the facts block_threads, block_bytes (of CUDA's devices block_bytes_most), units (what OpenCL calls compute units)
+// and, of processors, lanes (of 32 bits of a vector); where one is not there, what every device has.
 MachineModel ModelGpu(const DeviceTarget& target);
 
 }  // namespace hone

@@ -79,6 +79,7 @@ DeviceTarget DescribeOpenCl(const OpenCl& cl, cl_device_id device) {
   target.facts["device"] = AskText(cl, device, CL_DEVICE_NAME);
   target.facts["driver"] = AskText(cl, device, CL_DRIVER_VERSION);
   target.facts["type"] = (Ask<cl_device_type>(cl, device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0 ? "cpu" : "gpu";
+  if (target.facts["type"] == "cpu") number("lanes", Ask<cl_uint>(cl, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
   number("units", Ask<cl_uint>(cl, device, CL_DEVICE_MAX_COMPUTE_UNITS));
   number("block_threads", Ask<size_t>(cl, device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
   number("block_bytes", Ask<cl_ulong>(cl, device, CL_DEVICE_LOCAL_MEM_SIZE));

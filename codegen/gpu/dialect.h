@@ -32,6 +32,8 @@ struct DialectType {
 // Operations on vectors, where they are written otherwise than on numbers; all others are not, and conditions are
 // integers of as many lanes. {0}, {1}, {2} are arguments, the last number is how many lanes there are.
 struct DialectVectors {
+  bool repeats = false;             // one value packs a vector that has it in all lanes
+  std::string_view every_second;    // a vector of type {0}: Do::kEverySecond of {1}, {2}
   std::string_view truth;           // a condition of one lane, as a number
   std::string_view convert;         // {1} as vector type {0}
   std::string_view wrapping;        // {0} {1} {2} of i32, {3} lanes: Dialect::wrapping

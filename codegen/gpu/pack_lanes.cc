@@ -362,20 +362,33 @@ std::optional<Element> Packer::ElementOf(ValueId old) const {
 }
 
 ValueId Packer::PackedLoad(const std::vector<ValueId>& olds) {
-  const std::optional<Element> first = ElementOf(olds[0]);
-  if (!first || Old(olds[0]).type == DType::kBool) return {};
+  const std::optional<Element> first = ElementOf(olds[0]), second = ElementOf(olds[1]);
+  if (!first || !second || Old(olds[0]).type == DType::kBool) return {};
+  const int64_t step = second->offset - first->offset;
+  // What lies between is nobody's business where it may be written.
+  if (step != 1 && (step != 2 || first->condition || !IsInGlobalMemory(program_.buffers[first->buffer]) ||
+                    Stores(code_.nodes, first->buffer)))
+    return {};
   for (size_t lane = 0; lane < olds.size(); ++lane) {
     const std::optional<Element> element = ElementOf(olds[lane]);
     if (!element || element->buffer != first->buffer || element->base != first->base ||
         element->condition != first->condition || element->fill != first->fill ||
-        element->offset != first->offset + static_cast<int64_t>(lane))
+        element->offset != first->offset + step * static_cast<int64_t>(lane))
       return {};
     const auto written = written_.find(element->buffer);
     if (written != written_.end() && written->second > computed_.at(element->load)) return {};
     if (!IsAsItWas(element->load)) return {};
   }
-  return builder_.Load(first->buffer, Old(olds[0]).type, static_cast<int>(olds.size()), Get(first->base), first->offset,
-                       Get(first->condition), Get(first->fill));
+  const int lanes = static_cast<int>(olds.size());
+  const auto load = [&](int64_t offset) {
+    return builder_.Load(first->buffer, Old(olds[0]).type, lanes, Get(first->base), offset, Get(first->condition),
+                         Get(first->fill));
+  };
+  const ValueId from_first = load(first->offset);
+  if (step == 1) return from_first;
+  Value every_second{.what = Do::kEverySecond, .type = Old(olds[0]).type, .lanes = lanes};
+  every_second.args = {from_first, load(first->offset + lanes - 1)};  // which ends where the last element does
+  return builder_.Make(std::move(every_second));
 }
 
 ValueId Packer::PackedOperation(const std::vector<ValueId>& olds) {

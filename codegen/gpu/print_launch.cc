@@ -149,7 +149,7 @@ std::string CodePrinter::Load(const Value& value) {
   if (value.args.size() == 1) return load;
   std::string fill = Expression(value.args[2]);
   if (value.lanes > 1) {
-    const std::vector<std::string> fills(static_cast<size_t>(value.lanes), fill);
+    const std::vector<std::string> fills(dialect_.vectors.repeats ? 1 : static_cast<size_t>(value.lanes), fill);
     fill = Fill(dialect_.Of(value.type).Pack(value.lanes), fmt::format("{}", fmt::join(fills, ", ")));
   }
   return fmt::format("({} ? {} : {})", Expression(value.args[1]), load, fill);
@@ -205,10 +205,11 @@ std::string CodePrinter::Operation(const Value& value) {
   };
   switch (value.what) {
     case Do::kPack:
-      if (value.lanes > 4 && std::ranges::count(value.args, value.args[0]) == value.lanes) args.resize(1);
+      if (dialect_.vectors.repeats && std::ranges::count(value.args, value.args[0]) == value.lanes) args.resize(1);
       for (std::string& arg : args)
         if (value.type == DType::kBool) arg = Fill(dialect_.vectors.truth, arg);
       return Fill(dialect_.Of(value.type).Pack(value.lanes), fmt::format("{}", fmt::join(args, ", ")));
+    case Do::kEverySecond: return Fill(dialect_.vectors.every_second, TypeName(value), args[0], args[1]);
     case Do::kAdd: return infix("+");
     case Do::kSub: return infix("-");
     case Do::kMul: return infix("*");

@@ -195,6 +195,11 @@ Slot Machine::Evaluate(const Value& value, Thread& thread, const Code& code, IdV
       slot.Widen(value.lanes);
       for (size_t lane = 0; lane < value.args.size(); ++lane) slot.At(lane) = arg(lane).lanes[0];
       return slot;
+    case Do::kEverySecond:
+      slot.Widen(value.lanes);
+      for (size_t lane = 0, half = static_cast<size_t>(value.lanes) / 2; lane < 2 * half; ++lane)
+        slot.At(lane) = lane < half ? arg(0).At(2 * lane) : arg(1).At(2 * (lane - half) + 1);
+      return slot;
     default: break;
   }
   const DType from = code.values[value.args[0]].type;

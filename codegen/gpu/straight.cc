@@ -8,8 +8,6 @@ namespace hone::straight {
 namespace {
 
 constexpr int64_t kSharedAlignment = 16, kSwizzledAlignment = 1024;
-// Where a thread is a loop of a processor: 64 bytes, which a compiler divides among narrower registers.
-constexpr int kLanesOfLoops = 16;
 constexpr int64_t kPartBytes = 16, kRowBytes = 128, kRowsOfBlock = 8;  // of what is swizzled
 
 int64_t Evaluate(const Program& program, const Linear& form, std::span<const int64_t> sizes);
@@ -59,7 +57,9 @@ DeviceLimits LimitsOf(const MachineModel& machine) {
   limits.grid = machine.grid;
   limits.instructions = machine.instructions;
   limits.has_async_copies = machine.has_async_copies;
-  if (machine.threads_are_loops) limits.lanes = kLanesOfLoops;
+  limits.lanes = machine.lanes;
+  if (machine.threads_are_loops)
+    limits.registers = std::max(limits.registers, int64_t{machine.vector_registers} * machine.lanes);
   return limits;
 }
 

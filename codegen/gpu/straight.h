@@ -37,8 +37,9 @@ enum class Do : uint8_t {
   // Thread 8·i + r says where row r of matrix i begins: buffer[args[0] + number]. Thread t gets of each matrix word
   // t mod 4 of row t / 4; if it `transposes`, elements t / 4, of 16 bits, of rows 2·(t mod 4) and the next.
   kMatrices,
-  kWord,  // that of matrix `number`: as many elements as 32 bits hold
-  kPack,  // a vector of args
+  kWord,         // that of matrix `number`: as many elements as 32 bits hold
+  kPack,         // a vector of args
+  kEverySecond,  // elements of vector args[0] at even places, then those of args[1] at odd ones
   kAdd,
   kSub,
   kMul,

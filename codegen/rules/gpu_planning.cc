@@ -66,8 +66,9 @@ LoopsOfTile BindTile(SchedulePlanner& planner, const std::string& stage, const T
   std::vector<BlockLoop> blocks;
   if (!others.empty())
     blocks.push_back({Fused(planner, stage, others), Outputs(planner, out) / width / height, LaunchAxis::kBlockZ});
-  if (!y.empty()) blocks.push_back({y + ".0", CeilDiv(height, tile.height()), LaunchAxis::kBlockY});
-  blocks.push_back({x + ".0", CeilDiv(width, tile.width())});
+  const LaunchAxis first = LaunchAxis::kBlockX, then = LaunchAxis::kBlockY;
+  if (!y.empty()) blocks.push_back({y + ".0", CeilDiv(height, tile.height()), tile.goes_down ? first : then});
+  blocks.push_back({x + ".0", CeilDiv(width, tile.width()), tile.goes_down ? then : first});
   const std::string block = BindBlocks(planner, stage, blocks);
   planner.Bind(stage, x + ".1", LaunchAxis::kThreadX);
   if (!y.empty()) {

@@ -71,6 +71,7 @@ struct ThreadTile {
   AxisId y;  // axis of rows; none: there is none
   int64_t columns = 1, threads_x = 1;
   int64_t rows = 1, threads_y = 1;  // rows of a thread
+  bool goes_down = false;           // blocks one after the other have the same columns, not the same rows
 
   int64_t width() const { return columns * threads_x; }
   int64_t height() const { return rows * threads_y; }

@@ -24,6 +24,8 @@ constexpr Decision kSteps{.name = "steps",
 constexpr Decision kShare{"share", "operands are copied into block storage", Decision::Kind::kAlternative};
 constexpr Decision kAsColumns{"columns_of_windows", "operands that are read in windows are copied as columns (im2col)",
                               Decision::Kind::kAlternative};
+constexpr Decision kGoesDown{"goes_down", "blocks one after the other have the same columns, not the same rows",
+                             Decision::Kind::kAlternative};
 
 constexpr Decision kParts{"parts", "threads of a block that share each sum, as a part of its terms"};
 
@@ -233,16 +235,40 @@ struct Shape {
 constexpr Shape kShapesAhead[] = {
     {8, 16, 8, 8, 2}, {4, 16, 8, 8, 0.7}, {4, 8, 4, 8, 0.7}, {4, 8, 2, 8, 0.7}, {2, 8, 2, 8}};
 constexpr Shape kShapesElse[] = {{4, 16, 4, 8}};  // threads wait for their copies: more of them, with smaller tiles
-// Where threads are loops, a block is one of them, which makes vectors of its columns.
-constexpr int64_t kColumnsOfLoops = 16, kRowsOfLoops = 4, kStepsOfLoops = 4;
+constexpr int64_t kMostRowsOfLoops = 8, kStepsOfLoops = 2;
 
 int64_t LargestPower(int64_t most) { return BitCeil(most + 1) / 2; }  // of two
 
-// The most columns of which none lies beyond the end, if they are not too few.
-int64_t LanesOfLoops(int64_t width) {
-  int64_t columns = std::min(kColumnsOfLoops, LargestPower(width));
-  while (columns > 4 && width % columns != 0) columns /= 2;
-  return width % columns == 0 ? columns : std::min(kColumnsOfLoops, LargestPower(width));
+// Whether what the columns depend on is computed here, and so has room for what lies beyond the last one: an operand
+// has not, and each of its elements would be read under a condition of its own.
+bool HasRoomBeyond(const SchedulePlanner& planner, const Stage& stage, AxisId x) {
+  return std::ranges::all_of(planner.AccessesOf(stage), [&](const AccessPattern& access) {
+    return !access.uses[x] || planner.kernel().tensors[access.tensor].kind == TensorKind::kIntermediate;
+  });
+}
+
+// Where threads are loops, a block is one of them, which computes with vectors along its columns: as many columns as
+// take the fewest vectors, two at most, and as many rows as half of the registers hold.
+Shape ShapeOfLoops(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
+  const int64_t width = planner.Extent(stage, tile.x), height = tile.y ? planner.Extent(stage, tile.y) : 1;
+  const int64_t lanes = planner.machine().lanes;
+  const bool has_room = HasRoomBeyond(planner, stage, tile.x);
+  // Of so many elements: shorter ones, and then numbers, of what is left.
+  const auto vectors = [&](int64_t elements) {
+    int64_t count = elements / lanes;
+    for (int64_t shorter = lanes / 2; shorter >= 4; shorter /= 2) count += elements / shorter % 2;
+    return count + elements % 4;
+  };
+  const auto of_row = [&](int64_t columns) { return CeilDiv(width, columns) * vectors(std::min(columns, width)); };
+  int64_t best = 0;
+  for (int64_t columns = std::min(2 * lanes, BitCeil(width)); columns >= 4; columns /= 2)
+    if ((has_room || columns >= width || width % columns == 0) && (best == 0 || of_row(columns) < of_row(best)))
+      best = columns;
+  if (best == 0) best = std::min(lanes, LargestPower(width));
+  int64_t rows =
+      std::min({kMostRowsOfLoops, LargestPower(height), planner.machine().vector_registers / 2 / CeilDiv(best, lanes)});
+  while (rows > 4 && height % rows != 0) rows /= 2;
+  return {best, 1, rows, 1};
 }
 
 Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
@@ -251,10 +277,6 @@ Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const T
   const std::span<const Shape> shapes =
       planner.machine().has_async_copies ? std::span<const Shape>(kShapesAhead) : std::span<const Shape>(kShapesElse);
   Shape preferred{};
-  if (planner.machine().threads_are_loops) {
-    preferred = {LanesOfLoops(width), 1, std::min(kRowsOfLoops, LargestPower(height)), 1};
-    return preferred;
-  }
   for (const Shape& shape : shapes) {
     preferred.columns = width >= 32 ? shape.columns : width >= 8 ? 2 : 1;
     preferred.threads_x = std::clamp<int64_t>(BitCeil(CeilDiv(width, preferred.columns)), 4,
@@ -344,8 +366,8 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   Tile tile;
   tile.x = stage.last_axis();
   tile.y = RowAxis(stage, accesses, tile.x);
-  const Shape shape = PreferredShape(planner, stage, tile);
   const bool as_loops = planner.machine().threads_are_loops;
+  const Shape shape = as_loops ? ShapeOfLoops(planner, stage, tile) : PreferredShape(planner, stage, tile);
   std::vector<int64_t> columns{1, 2, 4, 8}, threads_x{4, 8, 16, 32};
   if (as_loops) {
     columns.insert(columns.end(), {16, 32});
@@ -357,6 +379,7 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
     tile.rows = planner.Choose(name, kThreadRows, {1, 2, 4, 8, 16}, shape.rows);
     tile.threads_y = planner.Choose(name, kThreadsY, {1, 2, 4, 8, 16},
                                     std::min(shape.threads_y, AllowedThreads(planner, tile.threads_x)));
+    if (as_loops) tile.goes_down = planner.ChooseIf(name, kGoesDown, true);
   }
   const int64_t depth = planner.Extent(stage.reduce_axes[0]);
   const int64_t inner = Terms(planner, stage) / depth;
