@@ -8,6 +8,7 @@
 
 #include "base/arithmetic.h"
 #include "codegen/rules/contraction_rule.h"
+#include "codegen/rules/gpu_loops.h"
 #include "codegen/rules/gpu_planning.h"
 #include "codegen/rules/row_group.h"
 #include "codegen/rules/schedule_rules.h"
@@ -26,6 +27,8 @@ constexpr Decision kAsColumns{"columns_of_windows", "operands that are read in w
                               Decision::Kind::kAlternative};
 constexpr Decision kGoesDown{"goes_down", "blocks one after the other have the same columns, not the same rows",
                              Decision::Kind::kAlternative};
+constexpr Decision kPanels{"panels", "what columns are read from is copied in panels as wide as a tile",
+                           Decision::Kind::kAlternative};
 
 constexpr Decision kParts{"parts", "threads of a block that share each sum, as a part of its terms"};
 
@@ -235,41 +238,7 @@ struct Shape {
 constexpr Shape kShapesAhead[] = {
     {8, 16, 8, 8, 2}, {4, 16, 8, 8, 0.7}, {4, 8, 4, 8, 0.7}, {4, 8, 2, 8, 0.7}, {2, 8, 2, 8}};
 constexpr Shape kShapesElse[] = {{4, 16, 4, 8}};  // threads wait for their copies: more of them, with smaller tiles
-constexpr int64_t kMostRowsOfLoops = 8, kStepsOfLoops = 2;
-
-int64_t LargestPower(int64_t most) { return BitCeil(most + 1) / 2; }  // of two
-
-// Whether what the columns depend on is computed here, and so has room for what lies beyond the last one: an operand
-// has not, and each of its elements would be read under a condition of its own.
-bool HasRoomBeyond(const SchedulePlanner& planner, const Stage& stage, AxisId x) {
-  return std::ranges::all_of(planner.AccessesOf(stage), [&](const AccessPattern& access) {
-    return !access.uses[x] || planner.kernel().tensors[access.tensor].kind == TensorKind::kIntermediate;
-  });
-}
-
-// Where threads are loops, a block is one of them, which computes with vectors along its columns: as many columns as
-// take the fewest vectors, two at most, and as many rows as half of the registers hold.
-Shape ShapeOfLoops(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
-  const int64_t width = planner.Extent(stage, tile.x), height = tile.y ? planner.Extent(stage, tile.y) : 1;
-  const int64_t lanes = planner.machine().lanes;
-  const bool has_room = HasRoomBeyond(planner, stage, tile.x);
-  // Of so many elements: shorter ones, and then numbers, of what is left.
-  const auto vectors = [&](int64_t elements) {
-    int64_t count = elements / lanes;
-    for (int64_t shorter = lanes / 2; shorter >= 4; shorter /= 2) count += elements / shorter % 2;
-    return count + elements % 4;
-  };
-  const auto of_row = [&](int64_t columns) { return CeilDiv(width, columns) * vectors(std::min(columns, width)); };
-  int64_t best = 0;
-  for (int64_t columns = std::min(2 * lanes, BitCeil(width)); columns >= 4; columns /= 2)
-    if ((has_room || columns >= width || width % columns == 0) && (best == 0 || of_row(columns) < of_row(best)))
-      best = columns;
-  if (best == 0) best = std::min(lanes, LargestPower(width));
-  int64_t rows =
-      std::min({kMostRowsOfLoops, LargestPower(height), planner.machine().vector_registers / 2 / CeilDiv(best, lanes)});
-  while (rows > 4 && height % rows != 0) rows /= 2;
-  return {best, 1, rows, 1};
-}
+constexpr int64_t kStepsOfLoops = 2;
 
 Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
   const int64_t width = planner.Extent(stage, tile.x), height = tile.y ? planner.Extent(stage, tile.y) : 1;
@@ -367,7 +336,16 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   tile.x = stage.last_axis();
   tile.y = RowAxis(stage, accesses, tile.x);
   const bool as_loops = planner.machine().threads_are_loops;
-  const Shape shape = as_loops ? ShapeOfLoops(planner, stage, tile) : PreferredShape(planner, stage, tile);
+  Panels panels;
+  Shape shape;
+  if (as_loops) {
+    panels = PanelsFor(planner, stage, tile.x);
+    if (!panels.tensor.empty() && !planner.ChooseIf(name, kPanels, panels.is_preferred)) panels.tensor.clear();
+    const ThreadTile preferred = TileOfLoops(planner, stage, tile.x, tile.y, !panels.tensor.empty());
+    shape = {preferred.columns, 1, preferred.rows, 1};
+  } else {
+    shape = PreferredShape(planner, stage, tile);
+  }
   std::vector<int64_t> columns{1, 2, 4, 8}, threads_x{4, 8, 16, 32};
   if (as_loops) {
     columns.insert(columns.end(), {16, 32});
@@ -412,6 +390,7 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   planner.Took("tiles", name,
                tile.shares ? "a tile of a block, from copies that its threads share, and one of a thread"
                            : "a tile of a thread");
+  if (!panels.tensor.empty() && !tile.shares) CopyPanels(planner, panels, sum, tile.x, tile.width());
   TiledReduction(planner, sum, whole, out, tile).Emit();
   return true;
 }
