@@ -27,6 +27,25 @@ bool HasRoomBeyond(const SchedulePlanner& planner, const Stage& stage, AxisId x)
   });
 }
 
+// Of a row of so many elements, in tiles of as many columns: shorter ones, and then numbers, of what is left.
+int64_t VectorsOfRow(const SchedulePlanner& planner, int64_t width, int64_t columns) {
+  const int64_t lanes = planner.machine().lanes, elements = std::min(columns, width);
+  int64_t count = elements / lanes;
+  for (int64_t shorter = lanes / 2; shorter >= kFewestLanes; shorter /= 2) count += elements / shorter % 2;
+  return CeilDiv(width, columns) * (count + elements % kFewestLanes);
+}
+
+// Those with the fewest vectors, two at most side by side.
+int64_t PreferredColumns(const SchedulePlanner& planner, int64_t width, bool has_room) {
+  const int64_t lanes = planner.machine().lanes;
+  int64_t best = 0;
+  for (int64_t columns = std::min(2 * lanes, BitCeil(width)); columns >= kFewestLanes; columns /= 2)
+    if ((has_room || columns >= width || width % columns == 0) &&
+        (best == 0 || VectorsOfRow(planner, width, columns) < VectorsOfRow(planner, width, best)))
+      best = columns;
+  return best > 0 ? best : std::min(lanes, LargestPower(width));
+}
+
 const AccessPattern* AccessAlong(const std::vector<AccessPattern>& accesses, AxisId x) {
   const AccessPattern* found = nullptr;
   for (const AccessPattern& access : accesses) {
@@ -44,6 +63,8 @@ Panels PanelsFor(const SchedulePlanner& planner, const Stage& stage, AxisId x) {
   const AccessPattern* access = AccessAlong(accesses, x);
   if (access == nullptr || !access->affine || !access->IsPlain() || !access->dimension[x]) return {};
   const Tensor& tensor = planner.kernel().tensors[access->tensor];
+  if (IsMadeForOneReader(planner, tensor.name) && !planner.IsScheduled(tensor.name))
+    return {.tensor = tensor.name, .is_made_here = true, .is_preferred = true};
   if (tensor.kind != TensorKind::kInput) return {};
   int64_t readings = 1;
   for (AxisId axis : stage.spatial_ids())
@@ -55,23 +76,27 @@ Panels PanelsFor(const SchedulePlanner& planner, const Stage& stage, AxisId x) {
   return panels;
 }
 
+bool PaysAsOneAxis(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& operand) {
+  constexpr double kCopy = 6, kGain = 0.7;  // vectors in the time of copying an element
+  const int64_t width = planner.Extent(stage, stage.last_axis());
+  int64_t own = 1, others = 1;
+  for (AxisId axis : stage.spatial_ids()) (operand.uses[axis] ? own : others) *= planner.Extent(stage, axis);
+  if (!operand.uses[stage.last_axis()] || own == width) return false;
+  const bool has_room = HasRoomBeyond(planner, stage, stage.last_axis());
+  const auto vectors = [&](int64_t elements, bool room) {
+    return VectorsOfRow(planner, elements, PreferredColumns(planner, elements, room));
+  };
+  const auto rows = static_cast<double>(own / width), outputs = static_cast<double>(others);
+  const double apart = rows * static_cast<double>(vectors(width, has_room));
+  const double as_one = static_cast<double>(vectors(own, true)) + kCopy * static_cast<double>(own) / outputs;
+  return as_one < kGain * apart;
+}
+
 ThreadTile TileOfLoops(const SchedulePlanner& planner, const Stage& stage, AxisId x, AxisId y, bool has_panels) {
   const int64_t width = planner.Extent(stage, x), height = y ? planner.Extent(stage, y) : 1;
   const int64_t lanes = planner.machine().lanes;
-  const bool has_room = has_panels || HasRoomBeyond(planner, stage, x);
-  // Of so many elements: shorter ones, and then numbers, of what is left.
-  const auto vectors = [&](int64_t elements) {
-    int64_t count = elements / lanes;
-    for (int64_t shorter = lanes / 2; shorter >= kFewestLanes; shorter /= 2) count += elements / shorter % 2;
-    return count + elements % kFewestLanes;
-  };
-  const auto of_row = [&](int64_t columns) { return CeilDiv(width, columns) * vectors(std::min(columns, width)); };
-  ThreadTile tile{.x = x, .y = y, .columns = 0};
-  for (int64_t columns = std::min(2 * lanes, BitCeil(width)); columns >= kFewestLanes; columns /= 2)
-    if ((has_room || columns >= width || width % columns == 0) &&
-        (tile.columns == 0 || of_row(columns) < of_row(tile.columns)))
-      tile.columns = columns;
-  if (tile.columns == 0) tile.columns = std::min(lanes, LargestPower(width));
+  ThreadTile tile{.x = x, .y = y};
+  tile.columns = PreferredColumns(planner, width, has_panels || HasRoomBeyond(planner, stage, x));
   tile.rows = std::min<int64_t>(
       {kMostRows, LargestPower(height), planner.machine().vector_registers / 2 / CeilDiv(tile.columns, lanes)});
   while (tile.rows > kMostRows / 2 && height % tile.rows != 0) tile.rows /= 2;
@@ -82,22 +107,27 @@ void CopyPanels(SchedulePlanner& planner, const Panels& panels, const std::strin
   const Stage stage = planner.StageNamed(reader);
   const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
   const AccessPattern* access = AccessAlong(accesses, x);
-  const std::vector<std::string> names = planner.CopyAxes(panels.tensor, reader);
+  const std::vector<std::string> names =
+      panels.is_made_here ? NamesOf(planner.StageNamed(panels.tensor).axes) : planner.CopyAxes(panels.tensor, reader);
   if (access == nullptr || names.empty()) return;
   const size_t split = *access->dimension[x];
   // [other outputs, panel, steps, column]
   std::vector<size_t> outer, inner;
   for (AxisId axis : stage.axis_ids())
-    if (const std::optional<size_t> d = access->dimension[axis]; d && *d != split)
-      (stage.Reduces(axis) ? inner : outer).push_back(*d);
+    if (const std::optional<size_t> d = access->dimension[axis]; d && *d != split && stage.Reduces(axis))
+      inner.push_back(*d);
+  for (size_t d = 0; d < names.size(); ++d)
+    if (d != split && std::ranges::find(inner, d) == inner.end()) outer.push_back(d);
   std::vector<LayoutDim> layout;
   for (size_t d : outer) layout.push_back(Whole(names[d]));
   layout.push_back(Quotient(names[split], columns));
   for (size_t d : inner) layout.push_back(Whole(names[d]));
   layout.push_back(Remainder(names[split], columns));
-  const std::string copy = planner.FreshName(panels.tensor + "_panels");
-  if (layout.size() != names.size() + 1 ||
-      !planner.CacheRead(panels.tensor, copy, reader, panels.is_const ? Scope::kConst : Scope::kWorkspace, layout))
+  if (layout.size() != names.size() + 1) return;
+  const std::string copy = panels.is_made_here ? panels.tensor : planner.FreshName(panels.tensor + "_panels");
+  if (panels.is_made_here)
+    planner.Store(copy, Scope::kWorkspace, layout);
+  else if (!planner.CacheRead(panels.tensor, copy, reader, panels.is_const ? Scope::kConst : Scope::kWorkspace, layout))
     return;
   // A thread for each row of a panel.
   std::vector<std::string> loops;

@@ -206,10 +206,23 @@ std::string NameOfSame(const Stage& stage, const Stage& other, const std::string
 // They exist where a block copies them alone, and so does the padding around what they are read from.
 void TakeColumns(SchedulePlanner& planner, const std::string& name) {
   const std::optional<Contraction> c = AnalyzeContraction(planner, name);
-  if (!c || c->reduce.size() < 2) return;
+  const bool as_loops = planner.machine().threads_are_loops;
+  if (!c || (c->reduce.size() < 2 && !as_loops)) return;
   for (int v : {0, 1}) {
-    if (c->operands[v].IsPlain() || c->only[v].empty()) continue;
-    if (!planner.ChooseIf(name, kAsColumns, planner.machine().has_async_copies)) return;
+    if (c->only[v].empty() || (c->operands[v].IsPlain() && (!as_loops || c->only[v].size() < 2))) continue;
+    const bool is_preferred = as_loops ? PaysAsOneAxis(planner, planner.StageNamed(name), c->operands[v])
+                                       : planner.machine().has_async_copies;
+    if (!planner.ChooseIf(name, kAsColumns, is_preferred)) return;
+    if (c->operands[v].IsPlain()) {  // a matrix but for its axes
+      std::vector<std::string> own;
+      const std::string out = planner.FinishingStage(name);
+      const Stage stage = planner.StageNamed(name);
+      for (AxisId axis : c->only[v])
+        own.push_back(out.empty() ? stage.axis(axis).name
+                                  : NameOfSame(stage, planner.StageNamed(out), stage.axis(axis).name));
+      planner.Rewrite({"fuse_axes", out.empty() ? name : out, own});
+      return;
+    }
     const Tensor read = planner.kernel().tensors[c->operands[v].tensor];
     const std::optional<Columns> columns = MakeColumns(planner, *c, v);
     if (!columns) return;
