@@ -26,6 +26,13 @@ std::chrono::milliseconds RunLimit(double best_us) {
                       : std::chrono::milliseconds(static_cast<int64_t>(std::clamp(best_us / 1000 * 20, 50.0, 5'000.0)));
 }
 
+CheckOptions Checking(const MeasureOptions& options) {
+  CheckOptions check;
+  check.workers = options.workers;
+  check.run_limit = RunLimit(options.best_us);
+  return check;
+}
+
 // At a pace that is known. What fails is the trial's.
 Result<void> TimeAt(double pace, Evaluator& evaluator, const BuiltArtifact& built, const MeasureOptions& options,
                     Trial& trial) {
@@ -49,11 +56,8 @@ Result<void> TimeAt(double pace, Evaluator& evaluator, const BuiltArtifact& buil
 // Checks, then times.
 Result<void> Run(Evaluator& evaluator, const BuiltArtifact& built, const MeasureOptions& options, Trial& trial) {
   Stopwatch watch;
-  CheckOptions check;
-  check.workers = options.workers;
-  check.run_limit = RunLimit(options.best_us);
-  Result<CheckReport> report = evaluator.Check(built.object, check);
-  trial.check_us = watch.Microseconds();
+  Result<CheckReport> report = evaluator.Check(built.object, Checking(options));
+  trial.check_us += watch.Microseconds();
   if (!report && IsEvaluatorFailure(report.error())) return report.error();
   std::optional<Error> failure = report ? report->failure : std::optional(report.error());
   if (failure) {
@@ -107,12 +111,26 @@ Result<std::vector<Trial>> MeasureBatch(Evaluator& evaluator, std::vector<Candid
     built[i] = evaluator.Build(candidates[i].schedule);
     trials[i].build_us = watch.Microseconds();
   });
+  Stopwatch watch;
+  std::vector<const SealedMemfd*> files;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < count; ++i)
+    if (built[i] && *built[i]) files.push_back(&(*built[i])->object), places.push_back(i);
+  std::vector<std::optional<Error>> failures(count);
+  if (!stop.stop_requested() && files.size() > 1) {
+    std::vector<std::optional<Error>> told = evaluator.Rehearse(files, Checking(options));
+    for (size_t i = 0; i < places.size(); ++i) failures[places[i]] = std::move(told[i]);
+    for (size_t place : places) trials[place].check_us = watch.Microseconds() / static_cast<double>(files.size());
+  }
   size_t done = 0;
   for (; done < count && built[done] && !stop.stop_requested(); ++done) {
     Trial& trial = trials[done];
     trial.candidate = std::move(candidates[done]);
     Result<BuiltArtifact>& code = *built[done];
-    if (code) {
+    if (failures[done]) {
+      trial.verdict = VerdictOf(*failures[done]);
+      trial.why = failures[done]->Text();
+    } else if (code) {
       Result<void> run = Run(evaluator, *code, options, trial);
       if (run) run = LetDriftReference(evaluator, std::move(code->object), options, trial);
       // Whoever stops may take the processes away: what was measured until then is kept.

@@ -1,5 +1,6 @@
-// Measuring candidates: a batch is built, side by side, then checked and timed one by one, since building beside
-// measuring disturbs caches and bandwidth. Whatever goes wrong with one costs that one.
+// Measuring candidates: a batch is built, side by side, and compiled by the device's driver if it has one that
+// compiles; then they are checked and timed one by one, since building beside measuring disturbs caches and bandwidth.
+// Whatever goes wrong with one costs that one.
 #pragma once
 
 #include <cstdint>

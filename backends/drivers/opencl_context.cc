@@ -4,12 +4,14 @@
 
 #if __has_include(<CL/cl.h>)
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <span>
 
 #include "backends/drivers/fact_word.h"
 #include "backends/drivers/opencl_driver.h"
 #include "backends/drivers/opencl_kernel.h"
+#include "backends/drivers/pocl_builtins.h"
 #include "backends/drivers/shared_code.h"
 
 namespace hone {
@@ -133,13 +135,26 @@ class OpenClContext : public BorrowedContext {
   }
 
   Result<OpenClOwned<cl_program>> Build(const std::string& source) {
+    std::string options = "-cl-std=CL1.2";
+    if (target().facts.contains("exact_divide")) options += " -cl-fp32-correctly-rounded-divide-sqrt";
+    if (IsPocl(target()) && takes_builtins_) {
+      const std::string declared = WithPoclBuiltins(source);
+      Result<OpenClOwned<cl_program>> program = Compile(declared, options + std::string(kWithoutPoclsHeader));
+      if (program) return program;
+      // Another version of PoCL's, or code that is wrong: as it comes, with what is then said of it.
+      program = Compile(source, options);
+      takes_builtins_ = !program;
+      return program;
+    }
+    return Compile(source, options);
+  }
+
+  Result<OpenClOwned<cl_program>> Compile(const std::string& source, const std::string& options) {
     const char* text = source.c_str();
     cl_int code = CL_SUCCESS;
     OpenClOwned<cl_program> program(cl_.clCreateProgramWithSource(context_.get(), 1, &text, nullptr, &code),
                                     cl_.clReleaseProgram);
     if (code != CL_SUCCESS) return OpenClFailed("taking the source", code);
-    std::string options = "-cl-std=CL1.2";
-    if (target().facts.contains("exact_divide")) options += " -cl-fp32-correctly-rounded-divide-sqrt";
     code = cl_.clBuildProgram(program.get(), 1, &device_, options.c_str(), nullptr, nullptr);
     if (code == CL_SUCCESS) return program;
     std::string log(16 << 10, '\0');
@@ -153,6 +168,7 @@ class OpenClContext : public BorrowedContext {
   const OpenClOwned<cl_context> context_;
   const OpenClOwned<cl_command_queue> queue_;
   SharedCode<OpenClOwned<cl_program>> programs_;
+  std::atomic<bool> takes_builtins_ = true;  // PoCL compiled all code with the declarations that it compiled at all
 };
 
 Result<std::unique_ptr<OpenClContext>> MakeContext(const OpenCl& cl, OpenClFound found,

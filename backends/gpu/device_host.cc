@@ -13,16 +13,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <new>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "backends/gpu/device_child.h"
 #include "backends/gpu/device_process.h"
 #include "backends/processes/child_channel.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
-#include "base/start_thread.h"
 #include "base/unique_fd.h"
 #include "ir/device_artifact.h"
 
@@ -66,139 +69,208 @@ class DriverDirectory {
   UniqueFd directory_;  // locked, by us and by what we fork
 };
 
+// What is rehearsed, in the artifacts' order.
+struct RehearsalPlan {
+  int at_once = 1;
+  std::vector<CandidateSpec> specs;
+};
+
+// plan ::= at_once:varint count:varint spec:string*
+std::string EncodeRehearsalPlan(const RehearsalPlan& plan) {
+  ByteWriter writer;
+  writer.Varint(static_cast<uint64_t>(plan.at_once));
+  writer.Varint(plan.specs.size());
+  for (const CandidateSpec& spec : plan.specs) writer.String(EncodeCandidateSpec(spec));
+  return writer.Take();
+}
+
+Result<RehearsalPlan> DecodeRehearsalPlan(std::string_view body) {
+  constexpr size_t kMostSpec = 1 << 20;
+  ByteReader reader(body);
+  RehearsalPlan plan;
+  plan.at_once = static_cast<int>(std::clamp<uint64_t>(HONE_TRY(reader.Varint()), 1, kMostRehearsed));
+  plan.specs.resize(HONE_TRY(reader.Count(kMostRehearsed)));
+  for (CandidateSpec& spec : plan.specs) spec = HONE_TRY(DecodeCandidateSpec(HONE_TRY(reader.String(kMostSpec))));
+  HONE_TRY(reader.Finish());
+  return plan;
+}
+
+// What a rehearsal says of itself, in memory that it shares with this process alone.
+class SharedStatus {
+ public:
+  static Result<std::unique_ptr<SharedStatus>> Create() {
+    UniqueFd file(::memfd_create("hone-rehearsal", MFD_CLOEXEC));
+    if (!file || ::ftruncate(file.get(), kStatusBytes) != 0) return ErrnoError(errno, "memory for a rehearsal");
+    BufferPlan plan;
+    plan.bytes = kStatusBytes;
+    plan.writable = true;
+    const MappedBuffer mapped = HONE_TRY(MapBuffer(plan, file.get(), true));
+    ::madvise(mapped.base, mapped.size, MADV_DONTFORK);
+    return std::unique_ptr<SharedStatus>(new SharedStatus(std::move(file), mapped));
+  }
+  ~SharedStatus() { ::munmap(mapped_.base, mapped_.size); }
+
+  const CandidateStatus& Renew() {
+    std::memset(mapped_.data, 0, kStatusBytes);
+    return *new (mapped_.data) CandidateStatus{};
+  }
+  const CandidateStatus& operator*() const { return *reinterpret_cast<const CandidateStatus*>(mapped_.data); }
+  int fd() const { return file_.get(); }
+
+ private:
+  SharedStatus(UniqueFd file, const MappedBuffer& mapped) : file_(std::move(file)), mapped_(mapped) {}
+  const UniqueFd file_;
+  const MappedBuffer mapped_;
+};
+
 class DeviceHost {
  public:
   // `own`: the directory that drivers may write to.
-  DeviceHost(ChildChannel runner, std::string own) : runner_(std::move(runner)), own_(std::move(own)) {}
+  DeviceHost(ChildChannel runner, std::string own) : runner_(std::move(runner)), own_(std::move(own)) {
+    stages_.push_back(std::make_unique<Stage>());
+  }
 
   [[noreturn]] void Serve() {
     while (true) {
+      AwaitQuestion();
       Result<ChildFrame> frame = runner_.Receive(MonotonicTime::max());
-      if (!frame || frame->type != ChildMessage::kLaunch || frame->fds.size() != 2) Quit();
-      const Result<CandidateSpec> spec = DecodeCandidateSpec(frame->body);
-      if (!spec) Quit();
-      const Result<LaunchOutcome> outcome = Launch(*frame, spec->limit_ns);
-      const Result<void> sent =
-          outcome
-              ? runner_.Send(ChildMessage::kLaunched, frame->id, EncodeOutcome(*outcome), {}, MonotonicTime::max())
-              : runner_.Send(ChildMessage::kError, frame->id, EncodeError(outcome.error()), {}, MonotonicTime::max());
-      if (!sent) Quit();
+      if (!frame) Quit();
+      if (frame->type == ChildMessage::kRehearse) {
+        const Result<Rehearsals> rehearsals = Rehearse(*frame);
+        Answer(frame->id, ChildMessage::kRehearsed,
+               rehearsals ? Result<std::string>(EncodeRehearsals(*rehearsals)) : rehearsals.error());
+      } else {
+        if (frame->type != ChildMessage::kLaunch || frame->fds.size() != 2) Quit();
+        const Result<LaunchOutcome> outcome = Launch(*frame);
+        Answer(frame->id, ChildMessage::kLaunched,
+               outcome ? Result<std::string>(EncodeOutcome(*outcome)) : outcome.error());
+      }
     }
   }
 
  private:
-  static constexpr std::chrono::seconds kLoading{20};
-  // Some drivers compile at the first launch (PoCL does, for some tenths of a second), which is no run of the
-  // candidate's: the first calls of code that is new to its device have so much longer than their limit.
-  static constexpr std::chrono::seconds kFirstLaunch{2};
-  static constexpr int64_t kLookMs = 50;
+  // Where candidates run: a device process, and what those say that it rehearses.
+  struct Stage {
+    DeviceChild child;
+    std::unique_ptr<SharedStatus> status;
+  };
 
-  Result<LaunchOutcome> Launch(ChildFrame& frame, int64_t limit_ns) {
+  // Processes for rehearsals besides the one that measures end when nobody rehearses: a driver takes some 200 MB.
+  static constexpr int kIdleMs = 5'000;
+  static constexpr std::chrono::seconds kRehearsal{15};  // of all candidates together
+  static constexpr size_t kMostStages = 8;
+
+  void AwaitQuestion() {
+    if (stages_.size() == 1) return;
+    pollfd waited{runner_.fd(), POLLIN, 0};
+    if (::poll(&waited, 1, kIdleMs) == 0) stages_.resize(1);
+  }
+
+  void Answer(uint64_t id, ChildMessage type, const Result<std::string>& body) {
+    const Result<void> sent =
+        body ? runner_.Send(type, id, *body, {}, MonotonicTime::max())
+             : runner_.Send(ChildMessage::kError, id, EncodeError(body.error()), {}, MonotonicTime::max());
+    if (!sent) Quit();
+  }
+
+  Result<LaunchOutcome> Launch(ChildFrame& frame) {
+    const Result<CandidateSpec> spec = DecodeCandidateSpec(frame.body);
+    if (!spec) Quit();
     BufferPlan plan;
     plan.bytes = kStatusBytes;
     const MappedBuffer shared = HONE_TRY(MapBuffer(plan, frame.fds[1].get(), false));
     const auto& status = *reinterpret_cast<const CandidateStatus*>(shared.data);
-    const std::chrono::nanoseconds limit(limit_ns);
-    Result<LaunchOutcome> outcome = LaunchWatching(frame, limit, status);
+    const std::vector<int> fds{frame.fds[0].get(), frame.fds[1].get()};
+    WatchedRun run(stages_[0]->child, frame.id, std::chrono::nanoseconds(spec->limit_ns), status);
+    Result<LaunchOutcome> outcome = Watch(run, frame.body, fds);
     // A device that was lost, or a process that ended, since the last candidate: this one did not run and is not to
     // blame, unless it befalls a second process, too.
-    if (outcome && !IsAlive() && !outcome->timed_out && status.stage.load() == RunStage::kSetup)
-      outcome = LaunchWatching(frame, limit, status);
+    if (outcome && run.WasLostBeforeItRan(*outcome)) outcome = Watch(run, frame.body, fds);
     ::munmap(shared.base, shared.size);
     return outcome;
   }
 
-  bool IsAlive() const { return device_pid_ >= 0; }
-
-  Result<LaunchOutcome> LaunchWatching(ChildFrame& frame, std::chrono::nanoseconds limit,
-                                       const CandidateStatus& status) {
-    if (!IsAlive()) HONE_TRY(StartDevice());
-    MonotonicTime deadline = std::chrono::steady_clock::now() + kLoading;
-    const Result<void> sent =
-        device_.Send(ChildMessage::kLaunch, frame.id, frame.body, {frame.fds[0].get(), frame.fds[1].get()}, deadline);
-    if (sent && Await(deadline, limit, status)) {
-      Result<ChildFrame> reply = device_.Receive(deadline);
-      if (reply && reply->type == ChildMessage::kLaunched && reply->id == frame.id) {
-        LaunchOutcome outcome = HONE_TRY(DecodeOutcome(reply->body));
-        if (outcome.status.code == kExitMisdeed || outcome.status.code == kExitDriver) EndDevice();
-        return outcome;
-      }
-    }
-    // It hangs, or died.
-    LaunchOutcome outcome;
-    outcome.timed_out = std::chrono::steady_clock::now() >= deadline;
-    outcome.status = EndDevice();
-    return outcome;
+  Result<LaunchOutcome> Watch(WatchedRun& run, std::string_view spec, const std::vector<int>& fds) {
+    HONE_TRY(EnsureAlive(run.child()));
+    WatchedRun* const runs[] = {&run};
+    if (run.Begin(spec, fds)) AwaitOne(runs, runner_.fd());
+    return run.Finish();
   }
 
-  // False: the device process had its time, `limit` from when the candidate began to run. Ends this process if the
-  // runner has ended.
-  bool Await(MonotonicTime& deadline, std::chrono::nanoseconds limit, const CandidateStatus& status) {
-    for (RunStage seen = RunStage::kSetup;;) {
-      const RunStage stage = status.stage.load();
-      if (seen == RunStage::kSetup && stage != seen)
-        deadline =
-            std::chrono::steady_clock::now() + limit + (status.is_first ? kFirstLaunch : std::chrono::seconds{0});
-      if (seen < RunStage::kRepeat && stage >= RunStage::kRepeat)
-        deadline = std::min<MonotonicTime>(deadline, std::chrono::steady_clock::now() + limit);
-      seen = stage;
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-      struct pollfd fds[] = {{device_.fd(), POLLIN, 0}, {runner_.fd(), POLLRDHUP, 0}};
-      const int ready = ::poll(fds, 2, static_cast<int>(std::clamp<int64_t>(left.count(), 0, kLookMs)));
-      if (ready > 0 && fds[1].revents != 0) Quit();
-      if (ready > 0 && fds[0].revents != 0) return true;
-      if (left.count() <= 0) return false;
+  Result<void> EnsureAlive(DeviceChild& child) {
+    if (child.IsAlive()) return {};
+    std::vector<int> others{runner_.fd()};
+    for (const std::unique_ptr<Stage>& stage : stages_) {
+      if (stage->child.IsAlive()) others.push_back(stage->child.fd());
+      if (stage->status) others.push_back(stage->status->fd());
     }
+    return child.Start(own_, others);
   }
 
-  Result<void> StartDevice() {
-    auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
-    const pid_t host = ::getpid();
-    const pid_t child = ::fork();
-    if (child < 0) return NoTask("process", errno);
-    if (child == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != host) ::_exit(127);
-      ChildChannel channel(std::move(theirs));
-      ours = {};
-      runner_ = {};
-      if (const Result<void> narrowed = NarrowDeviceSandbox(own_); !narrowed) {
-        LogError("device_sandbox", {{"error", narrowed.error().Text()}});
-        ::_exit(127);
-      }
-      RunDeviceProcess(std::move(channel));
-    }
-    device_ = std::move(ours);
-    device_pid_ = child;
-    return {};
-  }
+  // One candidate of a rehearsal, on a stage.
+  struct Act {
+    Stage* stage;
+    size_t place;
+    bool is_again;
+    WatchedRun run;
+  };
 
-  ExitStatus EndDevice() {
-    ExitStatus ended;
-    int status = 0;
-    // It may have died by itself: then that is what counts.
-    if (::waitpid(device_pid_, &status, WNOHANG) == 0) {
-      ::usleep(50'000);
-      if (::waitpid(device_pid_, &status, WNOHANG) == 0) {
-        ::kill(device_pid_, SIGKILL);
-        while (::waitpid(device_pid_, &status, 0) < 0 && errno == EINTR) {}
+  // What is under way when the time is over is ended, and nothing is known of it.
+  Result<Rehearsals> Rehearse(ChildFrame& frame) {
+    const Result<RehearsalPlan> plan = DecodeRehearsalPlan(frame.body);
+    if (!plan || frame.fds.size() != plan->specs.size() + 1) Quit();
+    const size_t count = plan->specs.size();
+    while (stages_.size() < std::min({kMostStages, count, static_cast<size_t>(plan->at_once)}))
+      stages_.push_back(std::make_unique<Stage>());
+    for (const std::unique_ptr<Stage>& stage : stages_)
+      if (!stage->status) stage->status = HONE_TRY(SharedStatus::Create());
+
+    const MonotonicTime until = std::chrono::steady_clock::now() + kRehearsal;
+    Rehearsals rehearsals(count);
+    std::vector<std::unique_ptr<Act>> acts;
+    const auto begin = [&](Stage& stage, size_t place, bool is_again) -> Result<void> {
+      HONE_TRY(EnsureAlive(stage.child));
+      const std::chrono::nanoseconds limit(plan->specs[place].limit_ns);
+      acts.push_back(std::make_unique<Act>(&stage, place, is_again,
+                                           WatchedRun(stage.child, frame.id, limit, stage.status->Renew())));
+      acts.back()->run.Begin(EncodeCandidateSpec(plan->specs[place]),
+                             {frame.fds[place].get(), frame.fds[count].get(), stage.status->fd()});
+      return {};
+    };
+    size_t next = 0;
+    for (const std::unique_ptr<Stage>& stage : stages_)
+      if (next < count) HONE_TRY(begin(*stage, next++, false));
+    while (!acts.empty()) {
+      std::vector<WatchedRun*> runs;
+      for (const std::unique_ptr<Act>& act : acts) runs.push_back(&act->run);
+      const size_t over = AwaitOne(runs, runner_.fd(), until);
+      if (over == runs.size()) break;
+      const std::unique_ptr<Act> act = std::move(acts[over]);
+      acts.erase(acts.begin() + static_cast<ptrdiff_t>(over));
+      const Result<LaunchOutcome> outcome = act->run.Finish();
+      if (outcome && act->run.WasLostBeforeItRan(*outcome) && !act->is_again) {
+        HONE_TRY(begin(*act->stage, act->place, true));
+        continue;
       }
+      const CandidateStatus& status = **act->stage->status;
+      if (outcome)
+        rehearsals[act->place] = {
+            *outcome, status.stage.load(),
+            std::string(status.setup_error, ::strnlen(status.setup_error, sizeof status.setup_error))};
+      if (next < count) HONE_TRY(begin(*act->stage, next++, false));
     }
-    if (WIFEXITED(status)) ended.code = WEXITSTATUS(status);
-    if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
-    device_ = {};
-    device_pid_ = -1;
-    return ended;
+    for (const std::unique_ptr<Act>& act : acts) act->stage->child.End(std::chrono::milliseconds(0));
+    return rehearsals;
   }
 
   [[noreturn]] void Quit() {
-    if (device_pid_ > 0) ::kill(device_pid_, SIGKILL);
+    stages_.clear();
     ::_exit(0);
   }
 
-  ChildChannel runner_, device_;
+  ChildChannel runner_;
   const std::string own_;
-  pid_t device_pid_ = -1;
+  std::vector<std::unique_ptr<Stage>> stages_;  // what is measured is measured on the first
 };
 
 class DeviceLauncher : public Launcher {
@@ -220,6 +292,23 @@ class DeviceLauncher : public Launcher {
     if (frame.type != ChildMessage::kLaunched || frame.id != id)
       return Error{ErrorKind::kInternal, "the device's host answered another question", ""};
     return DecodeOutcome(frame.body);
+  }
+
+  Result<Rehearsals> Rehearse(std::span<const CandidateSpec> specs, std::span<const SealedMemfd> artifacts,
+                              int arena_fd, int at_once) override {
+    const uint64_t id = next_id_++;
+    std::vector<int> fds;
+    for (const SealedMemfd& artifact : artifacts) fds.push_back(artifact.fd());
+    fds.push_back(arena_fd);
+    HONE_TRY(channel_.Send(ChildMessage::kRehearse, id,
+                           EncodeRehearsalPlan({at_once, std::vector<CandidateSpec>(specs.begin(), specs.end())}), fds,
+                           MonotonicTime::max()));
+    ChildFrame frame = HONE_TRY(channel_.Receive(MonotonicTime::max()));
+    if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
+    Rehearsals rehearsals = HONE_TRY(DecodeRehearsals(frame.body));
+    if (frame.type != ChildMessage::kRehearsed || frame.id != id || rehearsals.size() != artifacts.size())
+      return Error{ErrorKind::kInternal, "the device's host answered another question", ""};
+    return rehearsals;
   }
 
   const Confinement& confinement() const override { return confinement_; }

@@ -18,13 +18,17 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/sealed_memfd.h"
+#include "ir/reference/check_output.h"
 
 namespace hone {
 namespace {
 
 constexpr double kLeastSampleNs = 1e6;  // events are not read for less: their clock's grain, and gaps between launches
-constexpr size_t kKeptKernels = 2;      // checked and timed in turns: the candidate, and what it is held against
-constexpr int kMostCalls = 1 << 16;     // enqueued at once
+// Checked and timed in turns: the candidate, and what it is held against, are kept, and as many more as do not take
+// much memory, so that a batch that was rehearsed and those that are the best of a search are loaded once.
+constexpr size_t kFewestKernels = 2, kMostKernels = 20;
+constexpr int64_t kKeptBytes = int64_t{64} << 20;
+constexpr int kMostCalls = 1 << 16;  // enqueued at once
 
 constexpr size_t kLargeCopy = size_t{32} << 20;  // the memory of most caches, and little of any device's
 constexpr size_t kSmallCopy = 64;
@@ -49,6 +53,8 @@ class Candidate {
     status_.stage = RunStage::kEntry;
     if (spec_.mode == RunMode::kMeasure) {
       HONE_TRY(Measure());
+    } else if (spec_.mode == RunMode::kRehearse) {
+      status_.first_ns = HONE_TRY(loaded_.Call(1));
     } else {
       status_.first_ns = HONE_TRY(loaded_.Call(1));
       HONE_TRY(CopyOut());
@@ -73,8 +79,18 @@ class Candidate {
  private:
   Result<void> CopyIn(int arena_fd) {
     for (const BufferPlan& plan : spec_.operands) mapped_.push_back(HONE_TRY(MapBuffer(plan, arena_fd, true)));
-    for (size_t i = 0; i < artifact_.buffers.size(); ++i)
-      if (artifact_.buffers[i].operand >= 0) HONE_TRY(loaded_.Write(i, BytesOf(artifact_.buffers[i])));
+    std::vector<std::byte> scratch;
+    for (size_t i = 0; i < artifact_.buffers.size(); ++i) {
+      const DeviceBuffer& buffer = artifact_.buffers[i];
+      if (buffer.operand >= 0) {
+        HONE_TRY(loaded_.Write(i, BytesOf(buffer)));
+      } else if (spec_.mode == RunMode::kCheck) {
+        // An earlier run has left there what this one is to compute.
+        scratch.resize(static_cast<size_t>(buffer.bytes));
+        FillScratch(scratch);
+        HONE_TRY(loaded_.Write(i, scratch));
+      }
+    }
     return {};
   }
 
@@ -140,12 +156,12 @@ class Candidate {
 // The devices that were asked for so far, and what is loaded on them.
 class DeviceProcess {
  public:
-  // How the run ended, in the words of a process: its code.
-  int Run(const CandidateSpec& spec, const SealedMemfd& artifact, int arena_fd) {
+  // How the run ended, in the words of a process: its code. `status_fd`: whose first bytes are its status.
+  int Run(const CandidateSpec& spec, const SealedMemfd& artifact, int arena_fd, int status_fd) {
     BufferPlan plan;
     plan.bytes = kStatusBytes;
     plan.writable = true;
-    Result<MappedBuffer> shared = MapBuffer(plan, arena_fd, true);
+    Result<MappedBuffer> shared = MapBuffer(plan, status_fd, true);
     if (!shared) return kExitSetup;
     auto& status = *reinterpret_cast<CandidateStatus*>(shared->data);
     const Result<void> ran = RunWith(spec, artifact, arena_fd, status);
@@ -191,7 +207,7 @@ class DeviceProcess {
     DeviceArtifact artifact = HONE_TRY(DecodeDeviceArtifact(mapping.bytes()));
     const Target target = HONE_TRY(ParseTarget(artifact.manifest.target));
     if (target.device() == nullptr) return Error{ErrorKind::kUnsupported, "an artifact for a CPU", "artifact"};
-    while (loaded_.size() >= kKeptKernels) loaded_.pop_back();
+    MakeRoomFor(artifact);
     if (!context_ || *target.device() != open_for_) {
       loaded_.clear();
       context_.reset();
@@ -201,6 +217,21 @@ class DeviceProcess {
     std::unique_ptr<LoadedKernel> kernel = HONE_TRY(context_->Load(artifact, Operands::kOwned));
     loaded_.push_front({digest, std::move(artifact), std::move(kernel)});
     return &loaded_.front();
+  }
+
+  static int64_t BytesOf(const DeviceArtifact& artifact) {
+    int64_t bytes = 0;
+    for (const DeviceBuffer& buffer : artifact.buffers) bytes += buffer.bytes;
+    return bytes;
+  }
+
+  void MakeRoomFor(const DeviceArtifact& artifact) {
+    int64_t bytes = BytesOf(artifact);
+    for (const Loaded& loaded : loaded_) bytes += BytesOf(loaded.artifact);
+    while (loaded_.size() >= kMostKernels || (loaded_.size() >= kFewestKernels && bytes > kKeptBytes)) {
+      bytes -= BytesOf(loaded_.back().artifact);
+      loaded_.pop_back();
+    }
   }
 
   std::unique_ptr<GpuContext> context_;
@@ -252,12 +283,12 @@ void RunDeviceProcess(ChildChannel channel) {
   DeviceProcess process;
   while (true) {
     Result<ChildFrame> frame = channel.Receive(MonotonicTime::max());
-    if (!frame || frame->type != ChildMessage::kLaunch || frame->fds.size() != 2) break;
+    if (!frame || frame->type != ChildMessage::kLaunch || frame->fds.size() < 2 || frame->fds.size() > 3) break;
     const Result<CandidateSpec> spec = DecodeCandidateSpec(frame->body);
     Result<SealedMemfd> artifact = SealedMemfd::Adopt(std::move(frame->fds[0]));
     if (!spec || !artifact) break;
     LaunchOutcome outcome;
-    outcome.status.code = process.Run(*spec, *artifact, frame->fds[1].get());
+    outcome.status.code = process.Run(*spec, *artifact, frame->fds[1].get(), frame->fds.back().get());
     if (!channel.Send(ChildMessage::kLaunched, frame->id, EncodeOutcome(outcome), {}, MonotonicTime::max())) break;
   }
   ::_exit(0);  // a driver's own ends take their time, and may hang

@@ -6,9 +6,10 @@
 
 namespace hone {
 
-// Answers kLaunch (an artifact, an arena) until the channel closes. What goes wrong with a candidate is in the arena's
-// CandidateStatus and in the outcome: kExitMisdeed if it failed while it ran, kExitDriver if the driver failed before.
-// What the context is good for then, nobody says: the parent ends this process and starts another.
+// Answers kLaunch (an artifact, an arena, and where the status is if that is not in the arena) until the channel
+// closes. What goes wrong with a candidate is in its CandidateStatus and in the outcome: kExitMisdeed if it failed
+// while it ran, kExitDriver if the driver failed before. What the context is good for then, nobody says: the parent
+// ends this process and starts another.
 [[noreturn]] void RunDeviceProcess(ChildChannel channel);
 
 // Sends kListed, the targets of the kind's devices, a line each, or kError.

@@ -146,6 +146,7 @@ class Gpu : public Backend {
     own.runners.address_space = 0;  // drivers reserve more than anybody has
     own.runners.environment = DriverEnvironment();
     own.runners.open_files = 256;
+    own.runners.rehearses = kind_.name != kCudaKind;  // whose code is made by builders
     return StartProcessPools(own);
   }
 

@@ -38,6 +38,8 @@ enum class ChildMessage : uint8_t {
   kTimed = 15,
   kLaunch = 20,  // with the artifact and the buffers
   kLaunched = 21,
+  kRehearse = 22,  // with the artifacts, and for a device's host with the buffers
+  kRehearsed = 23,
   kListed = 30,  // unasked: the devices of a kind, a target a line
   kCopied = 31,  // unasked: how fast copies to a device are
   // With the runner of another machine; their numbers and bodies change with kRemoteVersion.
@@ -55,7 +57,7 @@ struct ChildFrame {
 
 inline constexpr size_t kChildHeaderBytes = 20;
 inline constexpr size_t kChildBodyLimit = size_t{64} << 20;
-inline constexpr size_t kChildFdLimit = 16;
+inline constexpr size_t kChildFdLimit = 32;
 
 struct ChildHeader {
   ChildMessage type = ChildMessage::kError;

@@ -143,6 +143,43 @@ Result<CheckReport> DecodeCheckReport(std::string_view body) {
   return report;
 }
 
+// rehearse ::= at_once:varint check:string
+std::string EncodeRehearsalQuestion(const RehearsalQuestion& question) {
+  ByteWriter writer;
+  writer.Varint(static_cast<uint64_t>(std::max(question.at_once, 0)));
+  writer.String(EncodeCheckOptions(question.check));
+  return writer.Take();
+}
+
+Result<RehearsalQuestion> DecodeRehearsalQuestion(std::string_view body) {
+  ByteReader reader(body);
+  RehearsalQuestion question;
+  question.at_once = HONE_TRY(ReadCount(reader, 4096));
+  question.check = HONE_TRY(DecodeCheckOptions(HONE_TRY(reader.String(kTextLimit))));
+  HONE_TRY(reader.Finish());
+  return question;
+}
+
+// rehearsed ::= count:varint (failed:bool [error:string])*
+std::string EncodeRehearsed(const std::vector<std::optional<Error>>& failures) {
+  ByteWriter writer;
+  writer.Varint(failures.size());
+  for (const std::optional<Error>& failure : failures) {
+    writer.Bool(failure.has_value());
+    if (failure) writer.String(EncodeError(*failure));
+  }
+  return writer.Take();
+}
+
+Result<std::vector<std::optional<Error>>> DecodeRehearsed(std::string_view body) {
+  ByteReader reader(body);
+  std::vector<std::optional<Error>> failures(HONE_TRY(reader.Count(kMostRehearsed)));
+  for (std::optional<Error>& failure : failures)
+    if (HONE_TRY(reader.Bool())) failure = DecodeError(HONE_TRY(reader.String(kTextLimit)));
+  HONE_TRY(reader.Finish());
+  return failures;
+}
+
 // time ::= workers:varint warmup_us:svarint samples:varint max_samples:varint min_sample_us:svarint limit_ms:svarint
 //          (give_up_us contender_us narrow : f64) sizes
 std::string EncodeTimeOptions(const TimeOptions& options) {

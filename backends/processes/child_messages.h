@@ -2,8 +2,10 @@
 // wild. Grammars stand with the code; strings are length-prefixed, numbers little-endian (base/bytes.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backends/processes/build_request.h"
 #include "backends/processes/runner_pool.h"
@@ -32,6 +34,17 @@ std::string EncodeCheckOptions(const CheckOptions& options);
 Result<CheckOptions> DecodeCheckOptions(std::string_view body);
 std::string EncodeCheckReport(const CheckReport& report);
 Result<CheckReport> DecodeCheckReport(std::string_view body);
+
+// Of artifacts that are rehearsed: how they would be checked.
+struct RehearsalQuestion {
+  int at_once = 1;
+  CheckOptions check;
+};
+std::string EncodeRehearsalQuestion(const RehearsalQuestion& question);
+Result<RehearsalQuestion> DecodeRehearsalQuestion(std::string_view body);
+// Why each must not be used, if that is known.
+std::string EncodeRehearsed(const std::vector<std::optional<Error>>& failures);
+Result<std::vector<std::optional<Error>>> DecodeRehearsed(std::string_view body);
 
 std::string EncodeTimeOptions(const TimeOptions& options);
 Result<TimeOptions> DecodeTimeOptions(std::string_view body);

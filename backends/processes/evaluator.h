@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "backends/processes/builder_pool.h"
 #include "backends/processes/runner_pool.h"
@@ -26,6 +29,13 @@ class Evaluator {
   }
   virtual const Clock& clock() const { return Clock::Real(); }  // by which what was measured ages
   virtual Result<BuiltArtifact> Build(const std::string& schedule) = 0;
+  // Has a device whose driver compiles what it runs do that, side by side, and run each once, so that what is checked
+  // and timed after that, one by one, is compiled. Why each has failed there, as a report's failure; nullopt: to be
+  // checked, which decides. Elsewhere nothing is done.
+  virtual std::vector<std::optional<Error>> Rehearse(std::span<const SealedMemfd* const> artifacts,
+                                                     const CheckOptions&) {
+    return std::vector<std::optional<Error>>(artifacts.size());
+  }
   virtual Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) = 0;
   virtual Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options) = 0;
 };

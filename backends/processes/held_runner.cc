@@ -24,6 +24,12 @@ Result<CheckReport> HeldRunner::Check(const SealedMemfd& artifact, const CheckOp
   return Ask<CheckReport>([&] { return pool_.Check(*prepared_, artifact, options, Deadline()); });
 }
 
+Result<std::vector<std::optional<Error>>> HeldRunner::Rehearse(std::span<const SealedMemfd* const> artifacts,
+                                                               const CheckOptions& options, int at_once) {
+  return Ask<std::vector<std::optional<Error>>>(
+      [&] { return pool_.Rehearse(*prepared_, artifacts, options, at_once, Deadline()); });
+}
+
 Result<RunTiming> HeldRunner::Time(const SealedMemfd& artifact, const TimeOptions& options) {
   return Ask<RunTiming>([&] { return pool_.Time(*prepared_, artifact, options, Deadline()); });
 }

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "backends/processes/runner_pool.h"
 
@@ -24,6 +26,8 @@ class HeldRunner {
   // starved of memory): kRunFailed if that one is lost, too. kUnavailable: runners are lost whatever they are asked, or
   // do not start.
   Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options);
+  Result<std::vector<std::optional<Error>>> Rehearse(std::span<const SealedMemfd* const> artifacts,
+                                                     const CheckOptions& options, int at_once);
   Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options);
 
  private:

@@ -15,6 +15,7 @@ namespace hone {
 
 struct RunnerPool::Impl {
   std::unique_ptr<ChildPool> children;
+  bool rehearses = false;
   std::atomic<uint64_t> prepared{0}, checked{0}, refused{0};
 };
 
@@ -47,10 +48,10 @@ struct RunnerPool::Prepared::Lease {
   }
 
   Result<std::string> Ask(ChildMessage question, ChildMessage answer, const std::string& body,
-                          const SealedMemfd& artifact, MonotonicTime deadline) {
+                          const std::vector<int>& artifacts, MonotonicTime deadline) {
     HONE_TRY(Await(deadline));
     child.StartRequest(0);  // the runner limits its candidates
-    ChildFrame frame = HONE_TRY(child.Call(question, body, {artifact.fd()}, deadline, stop));
+    ChildFrame frame = HONE_TRY(child.Call(question, body, artifacts, deadline, stop));
     if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
     if (frame.type != answer || !frame.fds.empty()) return child.Reject("the runner answered another question");
     return std::move(frame.body);
@@ -86,6 +87,7 @@ RunnerPool::~RunnerPool() = default;
 
 Result<std::unique_ptr<RunnerPool>> RunnerPool::Start(const RunnerPoolOptions& options) {
   auto impl = std::make_unique<Impl>();
+  impl->rehearses = options.rehearses;
   ChildPoolOptions pool;
   pool.name = "runner";
   pool.children = options.runners;
@@ -126,7 +128,7 @@ Result<RunnerPool::Prepared> RunnerPool::Prepare(const std::string& kernel, Mono
 Result<CheckReport> RunnerPool::Check(Prepared& prepared, const SealedMemfd& artifact, const CheckOptions& options,
                                       MonotonicTime deadline) {
   std::string body = HONE_TRY(prepared.lease_->Ask(ChildMessage::kCheck, ChildMessage::kChecked,
-                                                   EncodeCheckOptions(options), artifact, deadline));
+                                                   EncodeCheckOptions(options), {artifact.fd()}, deadline));
   Result<CheckReport> report = DecodeCheckReport(body);
   if (!report) return prepared.lease_->child.Reject(report.error().message);
   if (!AreTimes(*report)) return prepared.lease_->child.Reject(kNoTime);
@@ -134,10 +136,26 @@ Result<CheckReport> RunnerPool::Check(Prepared& prepared, const SealedMemfd& art
   return report;
 }
 
+bool RunnerPool::rehearses() const { return impl_->rehearses; }
+
+Result<std::vector<std::optional<Error>>> RunnerPool::Rehearse(Prepared& prepared,
+                                                               std::span<const SealedMemfd* const> artifacts,
+                                                               const CheckOptions& options, int at_once,
+                                                               MonotonicTime deadline) {
+  std::vector<int> fds;
+  for (const SealedMemfd* artifact : artifacts) fds.push_back(artifact->fd());
+  std::string body = HONE_TRY(prepared.lease_->Ask(ChildMessage::kRehearse, ChildMessage::kRehearsed,
+                                                   EncodeRehearsalQuestion({at_once, options}), fds, deadline));
+  Result<std::vector<std::optional<Error>>> failures = DecodeRehearsed(body);
+  if (!failures) return prepared.lease_->child.Reject(failures.error().message);
+  if (failures->size() != artifacts.size()) return prepared.lease_->child.Reject("the runner rehearsed something else");
+  return failures;
+}
+
 Result<RunTiming> RunnerPool::Time(Prepared& prepared, const SealedMemfd& artifact, const TimeOptions& options,
                                    MonotonicTime deadline) {
-  std::string body = HONE_TRY(
-      prepared.lease_->Ask(ChildMessage::kTime, ChildMessage::kTimed, EncodeTimeOptions(options), artifact, deadline));
+  std::string body = HONE_TRY(prepared.lease_->Ask(ChildMessage::kTime, ChildMessage::kTimed,
+                                                   EncodeTimeOptions(options), {artifact.fd()}, deadline));
   Result<RunTiming> timing = DecodeTiming(body);
   if (!timing) return prepared.lease_->child.Reject(timing.error().message);
   if (!AreTimes(*timing)) return prepared.lease_->child.Reject(kNoTime);

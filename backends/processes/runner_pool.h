@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ struct RunnerPoolOptions {
   int64_t address_space = 0;  // of a runner; 0: unlimited (what a kernel takes is compared with free memory)
   std::vector<std::string> environment = {};  // NAME=value; nothing is inherited
   int open_files = 64;
+  bool rehearses = false;  // the device's driver compiles what it runs, at some cost
 };
 
 struct CheckOptions {
@@ -134,6 +136,13 @@ class RunnerPool {
   // (it was run twice, and both times killed from outside, or there was no process, thread or memory to start it).
   Result<CheckReport> Check(Prepared& prepared, const SealedMemfd& artifact, const CheckOptions& options,
                             MonotonicTime deadline);
+
+  // Has up to kMostRehearsed artifacts compiled by the device's driver and run once, `at_once` side by side in
+  // processes of their own, so that Check and Time find them compiled. Why each must not be used, as a report's
+  // failure; nullopt: that is for Check to say. Errors as Check's. REQUIRES: rehearses().
+  Result<std::vector<std::optional<Error>>> Rehearse(Prepared& prepared, std::span<const SealedMemfd* const> artifacts,
+                                                     const CheckOptions& options, int at_once, MonotonicTime deadline);
+  bool rehearses() const;
 
   // Measures, without comparing: for artifacts that passed Check. kRunFailed, kTimeout, kBusy (the machine was never
   // quiet enough for even five samples), besides Check's.

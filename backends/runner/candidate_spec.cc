@@ -69,7 +69,7 @@ std::string EncodeCandidateSpec(const CandidateSpec& spec) {
 Result<CandidateSpec> DecodeCandidateSpec(std::string_view body) {
   ByteReader reader(body);
   CandidateSpec spec;
-  spec.mode = HONE_TRY(reader.Enumerator(RunMode::kCheck, RunMode::kMeasure));
+  spec.mode = HONE_TRY(reader.Enumerator(RunMode::kCheck, RunMode::kRehearse));
   spec.workers = static_cast<int32_t>(HONE_TRY(reader.Varint()));
   spec.limit_ns = HONE_TRY(reader.SignedVarint());
   uint64_t count = HONE_TRY(reader.Count(kMaxOperands));

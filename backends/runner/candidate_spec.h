@@ -43,7 +43,12 @@ Result<MappedBuffer> MapBuffer(const BufferPlan& plan, int arena_fd, bool popula
 // How long a private buffer of `bytes` is placed so that it ends at its guard, if its alignment allows.
 uint64_t SlackToEnd(uint64_t bytes, uint64_t alignment);
 
-enum class RunMode : uint8_t { kCheck = 1, kMeasure = 2 };
+enum class RunMode : uint8_t {
+  kCheck = 1,
+  kMeasure = 2,
+  kRehearse = 3,  // once, for nobody to see: its status is in memory of its own, and its outputs go nowhere
+};
+inline constexpr size_t kMostRehearsed = 16;  // at a time
 
 struct CandidateSpec {
   RunMode mode = RunMode::kCheck;

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <numeric>
+#include <utility>
 
 #include "ir/target.h"
 
@@ -16,7 +18,8 @@ namespace hone {
 namespace {
 
 constexpr int kMaxWorkers = 256;
-constexpr double kLongestNs = 3'600e9;  // an hour
+constexpr uint64_t kDriverBytes = uint64_t{512} << 20;  // of a process with a driver and its compiler: PoCL takes half
+constexpr double kLongestNs = 3'600e9;                  // an hour
 
 #if defined(__x86_64__)
 constexpr const char* kVectorControl = "MXCSR";
@@ -271,6 +274,45 @@ Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& l
   report.first_run_us = Microseconds(ended.status->first_ns);
   report.time_us = options.timed_runs > 0 ? Microseconds(ended.status->best_ns) : 0;
   return report;
+}
+
+Result<std::vector<std::optional<Error>>> RehearseCandidates(Workload& workload, Arena& arena, Launcher& launcher,
+                                                             std::vector<SealedMemfd> artifacts,
+                                                             const CheckOptions& options, int at_once) {
+  std::vector<std::optional<Error>> failures(artifacts.size());
+  std::vector<size_t> places;
+  std::vector<CandidateSpec> specs;
+  std::vector<SealedMemfd> admitted;
+  uint64_t bytes = kDriverBytes;
+  for (const BufferPlan& plan : workload.plans()) bytes += plan.bytes;
+  at_once = static_cast<int>(std::min(static_cast<uint64_t>(at_once), AvailableMemory() / 4 / bytes));
+  if (at_once < 2) return failures;  // then it wins nothing
+  for (size_t i = 0; i < artifacts.size(); ++i) {
+    const Result<Manifest> manifest = Admit(workload, launcher, artifacts[i]);
+    if (!manifest) {
+      failures[i] = manifest.error();
+      continue;
+    }
+    Result<CandidateSpec> spec = MakeSpec(workload, *manifest, options.workers);
+    if (!spec) continue;
+    spec->mode = RunMode::kRehearse;
+    spec->limit_ns = std::chrono::nanoseconds(options.run_limit).count();
+    places.push_back(i);
+    specs.push_back(*std::move(spec));
+    admitted.push_back(std::move(artifacts[i]));
+  }
+  workload.BeforeRun();
+  const Rehearsals rehearsals = HONE_TRY(launcher.Rehearse(specs, admitted, arena.fd(), at_once));
+  for (size_t i = 0; i < std::min(rehearsals.size(), places.size()); ++i) {
+    // Beside others one may take longer than it is given.
+    if (!rehearsals[i] || rehearsals[i]->outcome.timed_out) continue;
+    const auto status = std::make_unique<CandidateStatus>();
+    status->stage = rehearsals[i]->stage;
+    std::snprintf(status->setup_error, sizeof status->setup_error, "%s", rehearsals[i]->error.c_str());
+    if (!Misfortune(rehearsals[i]->outcome, *status, workload))
+      failures[places[i]] = Verdict(rehearsals[i]->outcome, *status, workload, specs[i].limit_ns);
+  }
+  return failures;
 }
 
 Result<RunTiming> TimeCandidate(Workload& workload, Arena& arena, Launcher& launcher, const SealedMemfd& artifact,

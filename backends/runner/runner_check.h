@@ -1,6 +1,9 @@
 // The runner's work on one artifact: gate, run, verdict.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "backends/processes/runner_pool.h"
 #include "backends/runner/launcher.h"
 #include "backends/runner/workload.h"
@@ -14,6 +17,13 @@ namespace hone {
 // run again. REQUIRES: workload.ComputeReference was called, placement kAtGuards.
 Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& launcher, const SealedMemfd& artifact,
                                    const CheckOptions& options);
+
+// Has the launcher rehearse artifacts, `at_once` side by side, fewer where they would take much of the free memory. Why
+// each must not be used; nullopt: that is for CheckCandidate to say. REQUIRES: as CheckCandidate; at most
+// kMostRehearsed.
+Result<std::vector<std::optional<Error>>> RehearseCandidates(Workload& workload, Arena& arena, Launcher& launcher,
+                                                             std::vector<SealedMemfd> artifacts,
+                                                             const CheckOptions& options, int at_once);
 
 // Measures. kBusy also for want of a quiet machine. REQUIRES: placement kAligned.
 Result<RunTiming> TimeCandidate(Workload& workload, Arena& arena, Launcher& launcher, const SealedMemfd& artifact,

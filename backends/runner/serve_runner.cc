@@ -68,8 +68,9 @@ class Runner {
         }
         return std::string();
       case ChildMessage::kCheck: reply = ChildMessage::kChecked; return Check(frame);
+      case ChildMessage::kRehearse: reply = ChildMessage::kRehearsed; return Rehearse(frame);
       case ChildMessage::kTime: reply = ChildMessage::kTimed; return Time(frame);
-      default: return Error{ErrorKind::kInvalid, "a runner prepares, checks and measures", ""};
+      default: return Error{ErrorKind::kInvalid, "a runner prepares, rehearses, checks and measures", ""};
     }
   }
 
@@ -110,6 +111,16 @@ class Runner {
     report.check_us = watch.Microseconds();
     report.prepare_us = checked_.prepare_us;
     return EncodeCheckReport(report);
+  }
+
+  Result<std::string> Rehearse(ChildFrame& frame) {
+    const RehearsalQuestion question = HONE_TRY(DecodeRehearsalQuestion(frame.body));
+    HONE_TRY(Ensure(checked_, question.check.sizes, false));
+    if (frame.fds.size() > kMostRehearsed) return Error{ErrorKind::kInvalid, "more artifacts than are rehearsed", ""};
+    std::vector<SealedMemfd> artifacts;
+    for (UniqueFd& fd : frame.fds) artifacts.push_back(HONE_TRY(SealedMemfd::Adopt(std::move(fd))));
+    return EncodeRehearsed(HONE_TRY(RehearseCandidates(*checked_.workload, checked_.arena, *launcher_,
+                                                       std::move(artifacts), question.check, question.at_once)));
   }
 
   Result<std::string> Time(ChildFrame& frame) {

@@ -1,26 +1,41 @@
 // Batches on a made-up device: how times are told.
 #include "tuner/measure.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "tests/tuner/scripted_evaluator.h"
 
 namespace hone {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::OpenSpace;
 using testing::ScriptedEvaluator;
+
+// That differ from each other and from the default.
+std::vector<Candidate> SomeOf(const Space& space, size_t count) {
+  std::vector<Candidate> some;
+  std::vector<uint64_t> taken{space.Default()->program};
+  for (Rng rng(5); some.size() < count;) {
+    Result<Plan> plan = space.Sample(rng);
+    Result<Candidate> made = plan ? space.Complete(*std::move(plan)) : Result<Candidate>(plan.error());
+    if (!made || std::ranges::find(taken, made->program) != taken.end()) continue;
+    taken.push_back(made->program);
+    some.push_back(*std::move(made));
+  }
+  return some;
+}
 
 // A machine that takes 1.5 times as long from some moment on: everything is told at the pace of the beginning.
 TEST(MeasureBatch, TimesAreToldAtTheDriftReferencesPace) {
   const Space space = OpenSpace();
   const Candidate standard = *space.Default();
-  std::vector<Candidate> others;
-  for (Rng rng(5); others.size() < 3;) {
-    Result<Plan> plan = space.Sample(rng);
-    Result<Candidate> made = plan ? space.Complete(*std::move(plan)) : Result<Candidate>(plan.error());
-    if (made && made->program != standard.program) others.push_back(*std::move(made));
-  }
+  const std::vector<Candidate> others = SomeOf(space, 3);
   ScriptedEvaluator evaluator;
   double slower = 1;
   evaluator.time_of = [&](const std::string& text) { return slower * (text == standard.schedule ? 200.0 : 100.0); };
@@ -70,6 +85,35 @@ TEST(MeasureBatch, ASlowMomentOfTheDriftReferenceMakesNoBest) {
     Result<std::vector<Trial>> trials = MeasureBatch(evaluator, {other}, options, {});
     ASSERT_TRUE(trials) << trials.error().Text();
     EXPECT_DOUBLE_EQ(trials->at(0).time_us, 210);
+  }
+}
+
+TEST(MeasureBatch, WhatFailsInItsRehearsalIsNotRun) {
+  const std::vector<Candidate> batch = SomeOf(OpenSpace(), 3);
+  ScriptedEvaluator evaluator;
+  evaluator.on_rehearse = [](int n) {
+    return n == 1 ? std::optional(Error{ErrorKind::kRunFailed, "killed by signal 11", ""}) : std::nullopt;
+  };
+  Result<std::vector<Trial>> trials = MeasureBatch(evaluator, batch, {}, {});
+  ASSERT_TRUE(trials) << trials.error().Text();
+  EXPECT_THAT(evaluator.rehearsed, ElementsAre(batch[0].schedule, batch[1].schedule, batch[2].schedule));
+  EXPECT_EQ(trials->at(1).verdict, Verdict::kCrashed);
+  EXPECT_THAT(trials->at(1).why, HasSubstr("killed by signal 11"));
+  EXPECT_EQ(trials->at(2).verdict, Verdict::kTimed);
+  EXPECT_THAT(evaluator.timed, ::testing::Not(::testing::Contains(batch[1].schedule)));
+}
+
+TEST(MeasureBatch, RehearsesWhatWasBuiltIfThatIsMoreThanOne) {
+  const std::vector<Candidate> batch = SomeOf(OpenSpace(), 3);
+  for (const int built : {1, 2}) {
+    ScriptedEvaluator evaluator;
+    evaluator.on_build = [&](int n) {
+      return n >= built ? std::optional(Error{ErrorKind::kBuildFailed, "scripted", ""}) : std::nullopt;
+    };
+    Result<std::vector<Trial>> trials = MeasureBatch(evaluator, batch, {}, {});
+    ASSERT_TRUE(trials) << trials.error().Text();
+    EXPECT_EQ(evaluator.rehearsed.size(), built == 1 ? 0u : 2u);
+    EXPECT_EQ(trials->at(2).verdict, Verdict::kNotBuilt);
   }
 }
 

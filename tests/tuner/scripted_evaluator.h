@@ -33,9 +33,12 @@ class ScriptedEvaluator : public Evaluator {
   std::function<double(const std::string& schedule)> time_of = [](const std::string& schedule) {
     return 100.0 + static_cast<double>(static_cast<uint8_t>(Hash64(schedule)[0]));
   };
-  std::vector<std::string> timed;  // schedules, in order
-  int count = 1;                   // builders
-  FakeClock time;                  // stands still, but for what the test does
+  std::vector<std::string> timed;      // schedules, in order
+  std::vector<std::string> rehearsed;  // the same
+  // Why the nth that is rehearsed failed.
+  Script on_rehearse;
+  int count = 1;   // builders
+  FakeClock time;  // stands still, but for what the test does
 
   int builders() const override { return count; }
   const Clock& clock() const override { return time; }
@@ -47,6 +50,16 @@ class ScriptedEvaluator : public Evaluator {
     built.schedule = schedule;
     built.object = HONE_TRY(SealedMemfd::Create(AsBytes(schedule)));
     return built;
+  }
+  std::vector<std::optional<Error>> Rehearse(std::span<const SealedMemfd* const> artifacts,
+                                             const CheckOptions&) override {
+    EXPECT_EQ(checks_, 0) << "nothing runs beside what is measured";
+    std::vector<std::optional<Error>> failures;
+    for (const SealedMemfd* artifact : artifacts) {
+      failures.push_back(Happens(on_rehearse, static_cast<int>(rehearsed.size())));
+      rehearsed.emplace_back(AsText(artifact->Map()->bytes()));
+    }
+    return failures;
   }
   Result<CheckReport> Check(const SealedMemfd&, const CheckOptions&) override {
     CheckReport report;

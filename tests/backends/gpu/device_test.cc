@@ -7,8 +7,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/gpu/build_for_gpu.h"
@@ -28,6 +30,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::AnyOf;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::In;
 
@@ -62,7 +65,7 @@ Opened Open(const Kind& kind) {
   }
   opened.device = (*found)[0];
   WorkerPoolsOptions options;
-  options.builders.builders = 1;
+  options.builders.builders = 2;
   opened.pools = kind.backend().StartPools(options).value();
   return opened;
 }
@@ -121,6 +124,20 @@ class GpuDevice : public ::testing::TestWithParam<Kind> {
         for (size_t at = 0; (at = put.find("y[", at)) != std::string::npos; at += 10) put.replace(at, 1, "args.y.at");
       text.insert(text.find("{\n", text.find(is_shader ? "void main()" : "hone_0")) + 2, put + "\n");
     });
+  }
+
+  static SealedMemfd FileOf(const DeviceArtifact& artifact) {
+    return SealedMemfd::Create(AsBytes(EncodeDeviceArtifact(artifact))).value();
+  }
+
+  // Why each failed; "": it is to be checked.
+  static std::vector<std::string> Rehearse(Evaluator& evaluator, const std::vector<SealedMemfd>& files) {
+    std::vector<const SealedMemfd*> some;
+    for (const SealedMemfd& file : files) some.push_back(&file);
+    std::vector<std::string> told;
+    for (const std::optional<Error>& failure : evaluator.Rehearse(some, {.run_limit = milliseconds(500)}))
+      told.push_back(failure ? failure->Text() : "");
+    return told;
   }
 
   Device device_;
@@ -205,6 +222,64 @@ TEST_P(GpuDevice, WhatNeverEndsIsEndedAndTheNextIsRight) {
   EXPECT_THAT(Refusal(endless, {.run_limit = milliseconds(500)}),
               AnyOf(HasSubstr("still running"), HasSubstr(leaves ? "never written" : "still running")));
   EXPECT_EQ(Refusal(Build(kScale)), "it is verified");
+}
+
+// A launch that reads what a later one computes is right from the second run on: the first one's scratch is still
+// there.
+TEST_P(GpuDevice, WhatAnEarlierRunHasLeftIsNotTakenForComputed) {
+  constexpr char kTwo[] =
+      "kernel two(x: f32[N]) -> y: f32[N] where N=4096 {\n  t: f32[N]\n  t[i] = exp(x[i])\n  y[i] = t[i] + t[N - 1 - "
+      "i]\n}";
+  DeviceArtifact artifact = Build(kTwo, "bind t.i block.x\nbind y.i block.x\n");
+  ASSERT_EQ(artifact.launches.size(), 2u);
+  std::swap(artifact.launches[0], artifact.launches[1]);
+  const std::string bytes = EncodeDeviceArtifact(artifact);
+  const SealedMemfd file = SealedMemfd::Create(AsBytes(bytes)).value();
+  std::unique_ptr<WorkerPools::Reference> reference = pools_->Prepare(kTwo, device_.target, In(seconds(60))).value();
+  for (int run = 0; run < 2; ++run) {
+    const Result<CheckReport> report = reference->Check(file, {}, In(seconds(120)));
+    ASSERT_TRUE(report) << report.error().Text();
+    EXPECT_FALSE(report->verified()) << run;
+  }
+}
+
+TEST_P(GpuDevice, ManyAreRehearsedAndThenRight) {
+  std::unique_ptr<Evaluator> evaluator = pools_->MakeEvaluator(kScale, device_.target, {}).value();
+  std::vector<SealedMemfd> files;
+  for (int i = 0; i < 20; ++i) files.push_back(FileOf(With(fmt::format("if ({} < 0) return;", i)).value()));
+  EXPECT_THAT(Rehearse(*evaluator, files), Each(""));
+  for (const SealedMemfd& file : files) {
+    const Result<CheckReport> report = evaluator->Check(file, {});
+    ASSERT_TRUE(report && report->verified());
+    EXPECT_TRUE(evaluator->Time(file, {.samples = 5}));
+  }
+}
+
+TEST_P(GpuDevice, WhatFailsInARehearsalIsNamedAndHarmsNoOther) {
+  struct Bad {
+    std::string statement, rehearsed, checked;
+  };
+  std::vector<Bad> bad{{"int before = -1; y[before] = 1.0f;", "a stray write beside y", "a stray write beside y"}};
+  if (GetParam().name == kOpenClKind) {
+    bad.push_back({"((volatile __global int*)8)[0] = 1;", "killed by signal 11", "killed by signal 11"});
+    bad.push_back({"int k = nonsense;", "nonsense", "nonsense"});
+    // What takes too long beside others may not alone.
+    bad.push_back({"for (int i = 0; i < 2; i = 0) y[0] = y[0] + 1.0f;", "", "still running"});
+  }
+  std::vector<SealedMemfd> files;
+  for (size_t i = 0; i < 3 * bad.size(); ++i)
+    files.push_back(FileOf(With(i % 3 == 1 ? bad[i / 3].statement : fmt::format("if ({} < 0) return;", i)).value()));
+  std::unique_ptr<Evaluator> evaluator = pools_->MakeEvaluator(kScale, device_.target, {}).value();
+  const std::vector<std::string> failed = Rehearse(*evaluator, files);
+  for (size_t i = 0; i < files.size(); ++i) {
+    const Result<CheckReport> report = evaluator->Check(files[i], {.run_limit = milliseconds(500)});
+    ASSERT_TRUE(report) << report.error().Text();
+    EXPECT_EQ(report->verified(), i % 3 != 1) << i;
+    EXPECT_EQ(failed[i].empty(), i % 3 != 1 || bad[i / 3].rehearsed.empty()) << failed[i];
+    if (report->verified()) continue;
+    EXPECT_THAT(failed[i], HasSubstr(bad[i / 3].rehearsed));
+    EXPECT_THAT(report->failure->Text(), HasSubstr(bad[i / 3].checked));
+  }
 }
 
 TEST_P(GpuDevice, ADeviceThatIsNotHereRunsNothing) {
