@@ -204,7 +204,8 @@ void TakeColumns(SchedulePlanner& planner, const std::string& name) {
   if (!c || c->reduce.size() < 2) return;
   for (int v : {0, 1}) {
     if (c->operands[v].IsPlain() || c->only[v].empty()) continue;
-    if (!planner.ChooseIf(name, kAsColumns, planner.machine().has_async_copies)) return;
+    if (!planner.ChooseIf(name, kAsColumns, planner.machine().has_async_copies || planner.machine().threads_are_loops))
+      return;
     const Tensor read = planner.kernel().tensors[c->operands[v].tensor];
     const std::optional<Columns> columns = MakeColumns(planner, *c, v);
     if (!columns) return;
@@ -233,16 +234,18 @@ struct Shape {
 constexpr Shape kShapesAhead[] = {
     {8, 16, 8, 8, 2}, {4, 16, 8, 8, 0.7}, {4, 8, 4, 8, 0.7}, {4, 8, 2, 8, 0.7}, {2, 8, 2, 8}};
 constexpr Shape kShapesElse[] = {{4, 16, 4, 8}};  // threads wait for their copies: more of them, with smaller tiles
-// Where threads are loops, a block is one of them, which makes vectors of its columns.
-constexpr int64_t kColumnsOfLoops = 16, kRowsOfLoops = 4, kStepsOfLoops = 4;
+// Where threads are loops, each makes vectors of its columns, and a block's take rows below each other: what they read
+// of the columns stays in the first caches for all of them.
+constexpr int64_t kColumnsOfLoops = 16, kRowsOfLoops = 4, kStepsOfLoops = 4, kThreadsOfLoops = 8;
+constexpr int64_t kBlocksOfAUnit = 4;  // or more, so that none waits long for the others
 
 int64_t LargestPower(int64_t most) { return BitCeil(most + 1) / 2; }  // of two
 
-// The most columns of which none lies beyond the end, if they are not too few.
+// The most columns of which no more than a fourth lie beyond the end.
 int64_t LanesOfLoops(int64_t width) {
   int64_t columns = std::min(kColumnsOfLoops, LargestPower(width));
-  while (columns > 4 && width % columns != 0) columns /= 2;
-  return width % columns == 0 ? columns : std::min(kColumnsOfLoops, LargestPower(width));
+  while (columns > 1 && 4 * RoundUp(width, columns) > 5 * width) columns /= 2;
+  return columns;
 }
 
 Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
@@ -252,7 +255,14 @@ Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const T
       planner.machine().has_async_copies ? std::span<const Shape>(kShapesAhead) : std::span<const Shape>(kShapesElse);
   Shape preferred{};
   if (planner.machine().threads_are_loops) {
-    preferred = {LanesOfLoops(width), 1, std::min(kRowsOfLoops, LargestPower(height)), 1};
+    preferred = {LanesOfLoops(width), 1, std::min(kRowsOfLoops, LargestPower(height)), kThreadsOfLoops};
+    const auto blocks = [&](int64_t threads) {
+      return others * CeilDiv(width, preferred.columns) * CeilDiv(height, preferred.rows * threads);
+    };
+    while (preferred.threads_y > 1 &&
+           (preferred.rows * preferred.threads_y > height || preferred.threads_y > AllowedThreads(planner) ||
+            blocks(preferred.threads_y) < kBlocksOfAUnit * planner.machine().cores))
+      preferred.threads_y /= 2;
     return preferred;
   }
   for (const Shape& shape : shapes) {

@@ -1,0 +1,128 @@
+// Schedules for OpenCL on a processor, whose blocks are loops over their threads: what is made vectors, what is given
+// out as blocks, and that it is right.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "codegen/machine_model.h"
+#include "codegen/rules/default_schedule.h"
+#include "tests/support/gpu_run.h"
+#include "tests/support/operation_samples.h"
+
+namespace hone {
+namespace loop_rules_test {
+
+Target Processor() { return ParseTarget("opencl block_bytes=1048576 block_threads=4096 type=cpu units=2").value(); }
+straight::DeviceLimits LimitsOfProcessor() { return straight::LimitsOf(ModelMachine(Processor())); }
+
+Plan PlanOf(const std::string& text, const Chooser& chooser = {}) {
+  return PlanSchedule(Specialize(ParseKernel(text).value()), Processor(), chooser).value();
+}
+
+int64_t Decided(const Plan& plan, const std::string& decision) {
+  for (const Choice& choice : plan.choices)
+    if (choice.site.ends_with("." + decision)) return choice.value;
+  return -1;
+}
+
+// Reductions along rows: divided among lanes, whole vectors or not, one axis or several, few vectors that share a
+// matrix.
+std::vector<std::string> RowSamples() {
+  return {"softmax(M=3,N=300)",           "softmax(M=2,N=33)",
+          "layer_norm(M=3,N=515)",        "rms_norm(M=2,N=300)+mul",
+          "reduce_sum(M=3,N=600)",        "reduce_sum(M=1,N=9000)",
+          "reduce_sum(M=1,N=100000)",     "global_avgpool(C=3,H=17,W=19)",
+          "global_avgpool(C=24,H=7,W=7)", "dense(M=1,N=6,K=130)+bias",
+          "dense(M=3,N=5,K=128)",         "softmax(M=1,N=1)"};
+}
+
+TEST(LoopRules, DefaultSchedulesOfAllOperations) {
+  std::vector<std::string> texts = GpuSamples();
+  for (const std::string& text : RowSamples()) texts.push_back(text);
+  for (const std::string& text : texts) {
+    const Schedule schedule = PlanOf(text).schedule;
+    const GpuOutcome outcome = RunOnGpu(text, schedule, LimitsOfProcessor());
+    EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(schedule);
+  }
+}
+
+TEST(LoopRules, RandomSchedules) {
+  std::vector<std::string> texts = RowSamples();
+  texts.insert(texts.end(),
+               {"depthwise_conv2d(C=2,H=9,W=11,R=3,S=3,pad=1)+bias", "maxpool2d(C=2,H=8,W=9,R=3,S=3,stride=2,pad=1)",
+                "conv2d(C=5,H=9,W=7,O=6,R=3,S=3,pad=1,const=1)+bias+relu", "matmul(M=9,N=35,K=21)"});
+  Rng rng(11);
+  for (const std::string& text : texts) {
+    std::set<std::string> seen;
+    for (int trial = 0; trial < 20; ++trial) {
+      const Chooser any = [&](const Choice& choice) {
+        return choice.options[static_cast<size_t>(rng.Below(choice.options.size()))];
+      };
+      const Schedule schedule = PlanOf(text, any).schedule;
+      if (!seen.insert(PrintSchedule(schedule)).second) continue;
+      const GpuOutcome outcome = RunOnGpu(text, schedule, LimitsOfProcessor());
+      if (outcome.refusal.find("registers of a thread") != std::string::npos) continue;
+      EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(schedule);
+    }
+  }
+}
+
+// A block's threads are a loop, whose registers go to memory at barriers: a row is one thread's.
+TEST(LoopRules, AThreadHasAWholeRow) {
+  for (const std::string text :
+       {"softmax(M=64,N=1000)", "layer_norm(M=32,N=768)", "dense(M=1,N=64,K=1280)+bias", "reduce_sum(M=32,N=600)"}) {
+    const Schedule schedule = PlanOf(text).schedule;
+    const GpuOutcome outcome = RunOnGpu(text, schedule, LimitsOfProcessor());
+    EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
+    EXPECT_EQ(outcome.report.most_threads, 1) << text << "\n" << PrintSchedule(schedule);
+    EXPECT_EQ(Decided(PlanOf(text), "vector"), 16) << text;
+  }
+  // Of lanes no more than a fourth has nothing to do; short rows share a block.
+  EXPECT_EQ(Decided(PlanOf("global_avgpool(C=1280,H=7,W=7)"), "vector"), 8);
+  EXPECT_EQ(Decided(PlanOf("global_avgpool(C=1280,H=7,W=7)"), "block_rows"), 8);
+  EXPECT_EQ(Decided(PlanOf("softmax(M=1024,N=1024)"), "block_rows"), 1);
+}
+
+// Code without loops of its own becomes vectors of threads side by side: windows are read where they lie, in one
+// launch.
+TEST(LoopRules, ThreadsAreLanesOfWindows) {
+  for (const std::string text : {"depthwise_conv2d(C=2,H=14,W=14,R=3,S=3,pad=1,const=1)",
+                                 "depthwise_conv2d(C=2,H=28,W=28,R=5,S=5,pad=2,const=1)",
+                                 "depthwise_conv2d(C=2,H=56,W=56,R=3,S=3,pad=1,const=1)+bias",
+                                 "depthwise_conv2d(C=2,H=28,W=28,R=3,S=3,stride=2,pad=1,const=1)"}) {
+    const Plan plan = PlanOf(text);
+    const straight::Program program = StraightOf(text, plan.schedule, LimitsOfProcessor()).value();
+    EXPECT_EQ(program.launches.size(), 1u) << text << "\n" << PrintSchedule(plan.schedule);
+    EXPECT_EQ(Decided(plan, "columns"), 1) << text;
+    EXPECT_GE(Decided(plan, "threads_x"), 8) << text;
+  }
+  // Windows of 5 that move by 2 would gather each of their elements two and a half times; windows of more terms than
+  // make one piece of code have loops.
+  for (const std::string text : {"depthwise_conv2d(C=2,H=28,W=28,R=5,S=5,stride=2,pad=2,const=1)",
+                                 "depthwise_conv2d(C=2,H=28,W=32,R=9,S=9,pad=4,const=1)"}) {
+    EXPECT_GT(Decided(PlanOf(text), "columns"), 1) << text;
+    EXPECT_EQ(Decided(PlanOf(text), "threads_x"), 1) << text;
+  }
+}
+
+// Whatever an image's width, a convolution's vectors are whole, as those of a product of two matrices are.
+TEST(LoopRules, ConvolutionsAreProductsOfColumns) {
+  for (const std::string text : {"conv2d(C=128,H=14,W=14,O=128,R=3,S=3,pad=1,const=1)+bias+relu",
+                                 "conv2d(C=64,H=28,W=28,O=64,R=3,S=3,pad=1,const=1)+bias+relu"}) {
+    const Plan plan = PlanOf(text);
+    EXPECT_NE(PrintSchedule(plan.schedule).find("im2col"), std::string::npos) << text;
+    EXPECT_EQ(Decided(plan, "columns"), 16) << text;
+    EXPECT_EQ(Decided(plan, "threads_y"), 8) << text;
+  }
+  // A fourth of the columns or less may lie beyond the end; blocks are as many as keep all units busy.
+  EXPECT_EQ(Decided(PlanOf("matmul(M=64,N=196,K=64)"), "columns"), 16);
+  EXPECT_EQ(Decided(PlanOf("matmul(M=64,N=20,K=64)"), "columns"), 8);
+  EXPECT_EQ(Decided(PlanOf("matmul(M=32,N=16,K=64)"), "threads_y"), 1);
+}
+
+}  // namespace loop_rules_test
+}  // namespace hone
