@@ -193,7 +193,9 @@ def transfer(arguments, rows):
     print(f"{'default':>10}{'served':>10}{'searched':>10}{'share':>8}{'over default':>14}  origin       kernel")
     with lib.Daemon(arguments.bin) as fresh, pooled(arguments, "left_out") as tuned, tempfile.TemporaryDirectory() as folder:
         copied = os.path.join(folder, "pool")
-        subprocess.run(["cp", "-a", os.path.join(arguments.pool, "donors"), copied], check=True)
+        # With the key beside it: a cost model without this cache's mark is not taken.
+        for kind in ("", ".state"):
+            subprocess.run(["cp", "-a", os.path.join(arguments.pool, "donors" + kind), copied + kind], check=True)
         with lib.Daemon(arguments.bin, "--cache", copied) as pool:
             sides = [opencl.Hone(device, arguments.bin, daemon.socket) for daemon in (fresh, pool, tuned)]
             for kernel in LEFT_OUT:
