@@ -40,6 +40,7 @@ constexpr int64_t kLongRow = 65536;  // elements for which more launches are soo
 constexpr int64_t kShortestPiece = 4096;
 // Of a thread that has a whole row: two vectors, whose sums do not wait for each other.
 constexpr int64_t kLanesOfAThread = 16;
+constexpr int64_t kTripsOfLanes = 32;       // or more: what lanes come to is added up one after the other
 constexpr int64_t kElementsOfABlock = 512;  // of short rows: giving out a block takes as long as some of them
 
 int64_t RowThreadsAllowed(const SchedulePlanner& planner) {
@@ -149,6 +150,7 @@ bool TakeRows(SchedulePlanner& planner, const std::string& name, std::vector<std
   if (planner.machine().threads_are_loops && planner.ChooseIf(name, kRowOfAThread, true)) {
     int64_t lanes = kLanesOfAThread;
     while (lanes > kStepWidth && 4 * RoundUp(longest, lanes) > 5 * longest) lanes /= 2;
+    while (lanes > kStepWidth && longest < kTripsOfLanes * lanes && longest % kStepWidth == 0) lanes /= 2;
     shape.lanes = planner.Choose(name, kVector, {4, 8, 16, 32}, lanes);
   } else {
     for (int64_t count = 4; count <= most; count *= 2)
