@@ -56,10 +56,13 @@ int64_t Follow(const Choice& donor, const Choice& here, FitWay way, bool is_same
 
 // What to expect of a fit before its program is looked at, log2: donors gained by their schedules, and their neighbours
 // do as long as they are near. On three models (docs/transfer.md) fits within a class won 6 to 12 % below a distance of
-// 1, nothing at 1 to 2, and lost 5 to 15 % at 2.
+// 1, nothing at 1 to 2, and lost 5 to 15 % at 2. Those donors had gained little. What one has gained beyond 1.4 times
+// was won over rules that are wrong about its like, whatever the shape, and is halved with every doubling.
 double Prior(const Transfer& transfer) {
-  constexpr double kGain = 0.1, kOtherClass = 2;
-  return kGain * (1 - transfer.distance - (transfer.is_same_class ? 0 : kOtherClass));
+  constexpr double kGain = 0.1, kOtherClass = 2, kMuch = 0.5;
+  const double much = std::max(0.0, transfer.donor->gain - kMuch) * std::exp2(-transfer.distance);
+  return kGain * (1 - transfer.distance - (transfer.is_same_class ? 0 : kOtherClass)) +
+         (transfer.is_same_class ? much : much / 2);
 }
 
 // What is added to the gain that a trusted model sees, log2: the donor's own, as far as it is near, less the risk,

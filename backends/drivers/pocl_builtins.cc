@@ -16,12 +16,15 @@ void HONE_F __attribute__((convergent)) barrier(cl_mem_fence_flags flags);
   T HONE_CONST rint(T); T HONE_CONST sqrt(T); T HONE_CONST copysign(T, T);
 #define HONE_IN(S, T, N) T##N HONE_PURE vload##N(size_t, const S T *); void HONE_F vstore##N(T##N, size_t, S T *);
 #define HONE_VECTOR(T, N) HONE_IN(__global, T, N) HONE_IN(__local, T, N) HONE_IN(__private, T, N)
-#define HONE_VECTORS(T) HONE_VECTOR(T, 2) HONE_VECTOR(T, 4)
-HONE_FLOATS(float)
+#define HONE_VECTORS(T) HONE_VECTOR(T, 2) HONE_VECTOR(T, 4) HONE_VECTOR(T, 8) HONE_VECTOR(T, 16)
+HONE_FLOATS(float) HONE_FLOATS(float4) HONE_FLOATS(float8) HONE_FLOATS(float16)
 HONE_VECTORS(char) HONE_VECTORS(uchar) HONE_VECTORS(ushort) HONE_VECTORS(int) HONE_VECTORS(float)
+float4 HONE_CONST convert_float4(int4);
+float8 HONE_CONST convert_float8(int8);
+float16 HONE_CONST convert_float16(int16);
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
-HONE_FLOATS(double)
+HONE_FLOATS(double) HONE_FLOATS(double4) HONE_FLOATS(double8)
 HONE_VECTORS(double)
 #pragma OPENCL EXTENSION cl_khr_fp64 : disable
 #endif

@@ -42,22 +42,6 @@ bool IsOfWarps(const std::vector<Node>& nodes) {
   });
 }
 
-// What nobody reads is not computed.
-void DropUnused(const Code& code, std::vector<Node>& nodes, std::set<ValueId>& used) {
-  std::vector<Node> kept;
-  for (size_t i = nodes.size(); i-- > 0;) {
-    Node& node = nodes[i];
-    if (node.kind == Node::Kind::kLet && !used.contains(node.value)) continue;
-    DropUnused(code, node.body, used);
-    if (node.kind == Node::Kind::kLet)
-      for (ValueId arg : code.values[node.value].args) used.insert(arg);
-    used.insert({node.a, node.b});
-    kept.push_back(std::move(node));
-  }
-  std::ranges::reverse(kept);
-  nodes = std::move(kept);
-}
-
 bool IsComparison(Do what) { return what == Do::kEq || what == Do::kNe || what == Do::kLt || what == Do::kLe; }
 bool IsLogic(Do what) { return what == Do::kAnd || what == Do::kOr || what == Do::kNot; }
 
@@ -77,8 +61,7 @@ class Packer {
     failed_ = failed;
     CopyAll(code_.nodes);
     builder_.Finish();
-    std::set<ValueId> used;
-    DropUnused(packed_, packed_.nodes, used);
+    DropUnused(packed_);
     return std::move(packed_);
   }
 
@@ -341,7 +324,16 @@ ValueId Packer::Packed(const std::vector<ValueId>& olds) {
   }
   if (first.what == Do::kRegister) {
     const LaneOf* lane = LaneAt(olds[0]);
-    return lane != nullptr && rows_[lane->row] == olds ? registers_[lane->row] : ValueId();
+    if (lane == nullptr) return {};
+    const Row& row = rows_[lane->row];
+    if (row == olds) return registers_[lane->row];
+    if (lane->lane + olds.size() > row.size() ||
+        !std::equal(olds.begin(), olds.end(), row.begin() + static_cast<int64_t>(lane->lane)))
+      return {};
+    Value part{.what = Do::kPart, .type = first.type, .lanes = static_cast<int>(olds.size())};
+    part.args = {registers_[lane->row]};
+    part.number = static_cast<int64_t>(lane->lane);
+    return builder_.Make(std::move(part));
   }
   if (const ValueId load = PackedLoad(olds)) return load;
   return PackedOperation(olds);

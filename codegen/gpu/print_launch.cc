@@ -209,6 +209,11 @@ std::string CodePrinter::Operation(const Value& value) {
       for (std::string& arg : args)
         if (value.type == DType::kBool) arg = Fill(dialect_.vectors.truth, arg);
       return Fill(dialect_.Of(value.type).Pack(value.lanes), fmt::format("{}", fmt::join(args, ", ")));
+    case Do::kPart: {
+      std::string part = args[0] + ".s";
+      for (int lane = 0; lane < value.lanes; ++lane) part += fmt::format("{:x}", value.number + lane);
+      return part;
+    }
     case Do::kEverySecond: return Fill(dialect_.vectors.every_second, TypeName(value), args[0], args[1]);
     case Do::kAdd: return infix("+");
     case Do::kSub: return infix("-");

@@ -190,16 +190,14 @@ Slot Machine::Evaluate(const Value& value, Thread& thread, const Code& code, IdV
     case Do::kLoad: return Load(value, thread, slots);
     case Do::kCall: return Call(value, thread, code, slots);
     case Do::kWord: slot.lanes = arg(0).words[static_cast<size_t>(value.number)]; return slot;
-    case Do::kLane: slot.lanes[0] = arg(0).At(static_cast<size_t>(value.number)); return slot;
+    case Do::kLane:
     case Do::kPack:
-      slot.Widen(value.lanes);
-      for (size_t lane = 0; lane < value.args.size(); ++lane) slot.At(lane) = arg(lane).lanes[0];
-      return slot;
-    case Do::kEverySecond:
-      slot.Widen(value.lanes);
-      for (size_t lane = 0, half = static_cast<size_t>(value.lanes) / 2; lane < 2 * half; ++lane)
-        slot.At(lane) = lane < half ? arg(0).At(2 * lane) : arg(1).At(2 * (lane - half) + 1);
-      return slot;
+    case Do::kPart:
+    case Do::kEverySecond: {
+      std::vector<const Slot*> of;
+      for (size_t i = 0; i < value.args.size(); ++i) of.push_back(&arg(i));
+      return Arranged(value, of);
+    }
     default: break;
   }
   const DType from = code.values[value.args[0]].type;

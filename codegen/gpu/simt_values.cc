@@ -117,6 +117,22 @@ Lane Integral(Do what, DType type, const Lane* a) {
 
 }  // namespace
 
+Slot Arranged(const straight::Value& value, std::span<const Slot* const> of) {
+  Slot slot;
+  slot.is_set = true;
+  slot.Widen(value.lanes);
+  const auto first = static_cast<size_t>(value.number), count = static_cast<size_t>(value.lanes), half = count / 2;
+  for (size_t lane = 0; lane < count; ++lane) {
+    if (value.what == Do::kPack)
+      slot.At(lane) = of[lane]->At(0);
+    else if (value.what == Do::kEverySecond)
+      slot.At(lane) = lane < half ? of[0]->At(2 * lane) : of[1]->At(2 * (lane - half) + 1);
+    else
+      slot.At(lane) = of[0]->At(first + lane);
+  }
+  return slot;
+}
+
 Lane Computed(const straight::Value& value, DType from, const Lane* a) {
   switch (value.what) {
     case Do::kSelect: return a[0].number != 0 ? a[1] : a[2];  // both are computed, whichever is taken

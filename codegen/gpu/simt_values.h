@@ -30,6 +30,8 @@ struct Slot {
   const Lane& At(size_t lane) const { return lane < 4 ? lanes[lane] : more[lane - 4]; }
 };
 
+// Lanes of others: kLane, kPack, kPart, kEverySecond.
+Slot Arranged(const straight::Value& value, std::span<const Slot* const> of);
 // One lane of what the value computes; `from`: the type of its first argument, `a`: that lane of all of them.
 Lane Computed(const straight::Value& value, DType from, const Lane* a);
 

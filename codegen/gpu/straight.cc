@@ -1,6 +1,8 @@
 #include "codegen/gpu/straight.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "base/arithmetic.h"
 
@@ -37,7 +39,28 @@ int64_t Evaluate(const Program& program, const Linear& form, std::span<const int
   return value;
 }
 
+void DropUnused(const Code& code, std::vector<Node>& nodes, std::set<ValueId>& used) {
+  std::vector<Node> kept;
+  for (size_t i = nodes.size(); i-- > 0;) {
+    Node& node = nodes[i];
+    if (node.kind == Node::Kind::kLet && !used.contains(node.value)) continue;
+    DropUnused(code, node.body, used);
+    if (node.kind == Node::Kind::kLet)
+      used.insert(code.values[node.value].args.begin(), code.values[node.value].args.end());
+    used.insert({node.a, node.b});
+    used.insert(node.args.begin(), node.args.end());
+    kept.push_back(std::move(node));
+  }
+  std::ranges::reverse(kept);
+  nodes = std::move(kept);
+}
+
 }  // namespace
+
+void DropUnused(Code& code) {
+  std::set<ValueId> used;
+  DropUnused(code, code.nodes, used);
+}
 
 bool HasBarrier(const std::vector<Node>& nodes) {
   return std::any_of(nodes.begin(), nodes.end(),

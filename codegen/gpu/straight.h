@@ -39,6 +39,7 @@ enum class Do : uint8_t {
   kMatrices,
   kWord,         // that of matrix `number`: as many elements as 32 bits hold
   kPack,         // a vector of args
+  kPart,         // `lanes` elements of a vector, from `number` on
   kEverySecond,  // elements of vector args[0] at even places, then those of args[1] at odd ones
   kAdd,
   kSub,
@@ -149,6 +150,9 @@ struct Code {
   IdVector<ValueId, Value> values;
   std::vector<Node> nodes;
 };
+
+// What nobody reads is not computed.
+void DropUnused(Code& code);
 
 // An elementary function: one argument or two, and what it comes to.
 struct Function {

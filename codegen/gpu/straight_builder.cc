@@ -120,7 +120,7 @@ std::vector<ValueId> Builder::LoadMatrices(BufferId buffer, DType type, int matr
 // Of integers and conditions; none: there is nothing to fold.
 ValueId Builder::Folded(const Value& v) {
   if (v.args.empty() || v.what == Do::kLoad || v.what == Do::kMatrices || v.what == Do::kPack || v.what == Do::kLane ||
-      v.what == Do::kEverySecond || v.what == Do::kCall)
+      v.what == Do::kEverySecond || v.what == Do::kPart || v.what == Do::kCall)
     return {};
   if (v.what == Do::kSelect) {
     int64_t condition = 0;

@@ -26,7 +26,10 @@ constexpr int64_t kLargestWindow = 128;   // terms
 constexpr int64_t kMostUnrolled = 256;    // terms of a thread in one piece of code
 constexpr int64_t kUsualThreads = 128;    // of a block
 constexpr int64_t kThreadsOfAUnit = 512;  // that hide what each waits for
-constexpr int64_t kColumnsAsLoops = 16;   // of a thread that makes vectors of them
+constexpr int64_t kTilesOfAUnit = 8;      // where a thread is a loop's trip: that none waits long for the others
+constexpr int64_t kRowsOfWindows = 4;     // of a thread, where there are threads enough
+constexpr int64_t kVectorsFrom = 24;      // columns; of fewer, threads side by side are lanes
+constexpr int64_t kBlockAsLoops = 256;    // threads, where their loop is made vectors: few blocks are to be given out
 
 // The operand that is read in windows, if all that is reduced slides along something.
 std::optional<AccessPattern> WindowedOperand(const SchedulePlanner& planner, const Stage& stage) {
@@ -52,6 +55,40 @@ AxisId RowsOfWindows(const SchedulePlanner& planner, const Stage& stage, const A
   return {};
 }
 
+// Where threads are loops: whether the compiler is left to make vectors of threads side by side, whose code has no
+// loops or barriers of its own. Rows that are long enough are a thread's, which computes with vectors. Windows that
+// move by more than an element gather what they read, each term for itself: of long ones a thread's columns, which
+// share it, are better.
+bool ThreadsAreLanes(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& data, AxisId x) {
+  if (!planner.machine().threads_are_loops || kRowsOfWindows * Terms(planner, stage) > kMostUnrolled) return false;
+  if (planner.Extent(stage, x) >= kVectorsFrom && data.strides[x] <= 2) return false;
+  for (AxisId axis : stage.reduce_ids())
+    if (data.strides[x] > 1 && data.strides[axis] == 1 && planner.Extent(stage, axis) > 2 * data.strides[x])
+      return false;
+  return true;
+}
+
+// Threads side by side and blocks below each other, where threads are lanes: of AVX2's and AVX-512's vectors two to
+// eight. Measured for planes of 7 to 150 columns (docs/lab/gpus.md).
+ThreadTile TileOfLanes(int64_t width, int64_t height, bool is_side_by_side) {
+  ThreadTile tile;
+  tile.rows = kRowsOfWindows;
+  if (!is_side_by_side) {
+    tile.threads_x = std::clamp<int64_t>(BitCeil(width), 8, 64);
+    return tile;
+  }
+  tile.threads_x = width <= 16 ? 8 : width <= 32 ? 16 : 64;
+  tile.threads_y = std::min({BitCeil(CeilDiv(height, tile.rows)), kBlockAsLoops / tile.threads_x, int64_t{16}});
+  return tile;
+}
+
+// Those of a thread that makes vectors of them: of which none lies beyond the end, if that is possible.
+int64_t ColumnsOfVectors(int64_t width) {
+  for (int64_t columns : {16, 8})
+    if (width % columns == 0) return columns;
+  return width > 16 ? 16 : width % 4 == 0 ? 4 : width % 2 == 0 ? 2 : 1;
+}
+
 ThreadTile ChooseTile(SchedulePlanner& planner, const std::string& name, const Stage& stage,
                       const AccessPattern& data) {
   const MachineModel& machine = planner.machine();
@@ -60,29 +97,33 @@ ThreadTile ChooseTile(SchedulePlanner& planner, const std::string& name, const S
   tile.y = RowsOfWindows(planner, stage, data, tile.x);
   const int64_t width = planner.Extent(stage, tile.x);
   const bool as_loops = machine.threads_are_loops;
+  const bool as_lanes = ThreadsAreLanes(planner, stage, data, tile.x);
+  const ThreadTile lanes = TileOfLanes(width, tile.y ? planner.Extent(stage, tile.y) : 1, data.strides[tile.x] == 1);
   std::vector<int64_t> columns{1, 2, 4}, threads_x{8, 16, 32, 64};
   if (as_loops) {
     columns.insert(columns.end(), {8, 16});
     threads_x.insert(threads_x.begin(), 1);
   }
   int64_t preferred = 1;  // threads side by side read elements side by side
-  if (as_loops)
-    while (preferred < kColumnsAsLoops && width % (2 * preferred) == 0) preferred *= 2;
+  if (as_loops && !as_lanes) preferred = ColumnsOfVectors(width);
   tile.columns = planner.Choose(name, kColumns, columns, preferred);
   const int64_t across = CeilDiv(width, tile.columns);
   tile.threads_x =
       planner.Choose(name, kThreadsX, threads_x,
-                     as_loops ? 1 : std::min(AllowedThreads(planner), std::clamp<int64_t>(BitCeil(across), 8, 32)));
+                     as_lanes   ? std::min(AllowedThreads(planner), lanes.threads_x)
+                     : as_loops ? 1
+                                : std::min(AllowedThreads(planner), std::clamp<int64_t>(BitCeil(across), 8, 32)));
   if (!tile.y) return tile;
   const int64_t height = planner.Extent(stage, tile.y);
-  int64_t rows = 4;
-  while (rows > 1 &&
-         (rows > height || Outputs(planner, stage) / (tile.columns * rows) < kThreadsOfAUnit * machine.cores))
-    rows /= 2;
+  const int64_t enough = (as_loops && !as_lanes ? kTilesOfAUnit : kThreadsOfAUnit) * machine.cores;
+  int64_t rows = kRowsOfWindows;
+  while (rows > 1 && (rows > height || Outputs(planner, stage) / (tile.columns * rows) < enough)) rows /= 2;
   tile.rows = planner.Choose(name, kWindowRows, {1, 2, 4, 7, 8}, rows);
   const int64_t down = std::max<int64_t>(1, std::min(kUsualThreads, AllowedThreads(planner)) / tile.threads_x);
   tile.threads_y = planner.Choose(name, kThreadsY, {1, 2, 4, 8, 16},
-                                  as_loops ? 1 : std::min({BitCeil(CeilDiv(height, tile.rows)), down, int64_t{16}}));
+                                  as_lanes   ? std::min(AllowedThreads(planner, tile.threads_x), lanes.threads_y)
+                                  : as_loops ? 1
+                                             : std::min({BitCeil(CeilDiv(height, tile.rows)), down, int64_t{16}}));
   return tile;
 }
 
@@ -117,7 +158,8 @@ void TakePaddingIn(SchedulePlanner& planner, const std::string& stage, const Acc
   bool is_costly = false;
   Walk(planner.StageNamed(name).body, [&](const Expr& e) { is_costly |= IsCostly(e.op()); });
   if (is_costly) return;
-  const bool is_in_vectors = planner.machine().threads_are_loops && data.strides[x] == 1;
+  const bool is_in_vectors = planner.machine().threads_are_loops && data.strides[x] <= 2 &&
+                             !ThreadsAreLanes(planner, planner.StageNamed(stage), data, x);
   if (planner.ChooseIf(stage, kPadsInPlace, !is_in_vectors)) planner.Inline(name);
 }
 

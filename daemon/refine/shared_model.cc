@@ -16,14 +16,16 @@
 namespace hone {
 namespace {
 
-constexpr size_t kLearnEvery =
-    512;  // samples, or a quarter of those there are: learning takes as long as they are many
+// Learning takes as long as samples are many: the first few kernels are enough to begin with, then half as many samples
+// again, then so many, then a quarter of those there are. How far it is to be believed it says itself (Gains::trust).
+constexpr size_t kLearnFirst = 128;
+constexpr size_t kLearnEvery = 512;
 constexpr size_t kFewestToLearn = 16;
 constexpr size_t kMostSamples = 8192;  // taken from the log at the first search: seconds …
 constexpr size_t kFewestOfOne = 24;    // … of each kernel as many, since many kernels teach more than many trials
 constexpr size_t kMostOfOne = 512;
 
-size_t EnoughAfter(size_t samples) { return std::max(kLearnEvery, samples / 4); }
+size_t EnoughAfter(size_t samples) { return std::max(std::clamp(samples / 2, kLearnFirst, kLearnEvery), samples / 4); }
 
 }  // namespace
 
@@ -99,7 +101,7 @@ SharedModel::Taught SharedModel::Load(std::string_view kind, std::stop_token sto
   });
   // What takes the place of a model that was there does not wait for as many samples again.
   taught.enough = is_of_no_use ? kFewestToLearn
-                  : is_new     ? kLearnEvery
+                  : is_new     ? kLearnFirst
                                : model->NewSampleCount() + EnoughAfter(model->SampleCount());
   return taught;
 }

@@ -238,5 +238,19 @@ TEST(TunerTransfer, WithoutAModelTheNearestDonorComesFirst) {
       << "a distant donor is not worth the risk";
 }
 
+// Threefold is not a matter of the donor's shape: where rules have left so much of one kernel, they leave it of its
+// neighbours, beyond the distance at which a usual fit wins.
+TEST(TunerTransfer, WithoutAModelWhatADonorGainedCountsIfItIsMuch) {
+  auto first = [&](const std::string& text, double gain) {
+    std::vector<Transfer> transfers = TransfersTo(text, {Tuned(kDonor, Site(kDonor, "rows") + "=3")}, {}, gain);
+    return transfers[RankTransfers(transfers, nullptr)[0]].donor != nullptr;
+  };
+  const std::string beyond = "dense(M=64,N=512,K=1024,const=1)", far = "dense(M=2,N=4096,K=64,const=1)";
+  EXPECT_TRUE(first(beyond, 1.5));
+  EXPECT_FALSE(first(beyond, 0));
+  EXPECT_FALSE(first(beyond, 0.5)) << "what fits to a shape come to";
+  EXPECT_FALSE(first(far, 2));
+}
+
 }  // namespace
 }  // namespace hone::ranked_transfer_test

@@ -71,7 +71,7 @@ TEST_F(PoclBuiltins, AreAllThatOurCodeCalls) {
   }
   for (const char* memory : {"__global", "__local"})
     for (const char* type : {"char", "uchar", "ushort", "int", "float", "double"})
-      for (const std::string n : {"2", "4"})
+      for (const std::string n : {"2", "4", "8", "16"})
         EXPECT_EQ(Refusal("#pragma OPENCL EXTENSION cl_khr_fp64 : enable\nstatic void copy(" + std::string(memory) +
                           " " + type + "* to, const " + memory + " " + type + "* from) { vstore" + n + "(vload" + n +
                           "(0, from), 0, to); }\n"),

@@ -41,6 +41,21 @@ TEST(SharedModel, LearnsFromNewSamplesWhenItHoldsAsManyAsItMay) {
   EXPECT_FALSE(shared.LearnAnew(kCpuKind, {}));  // too few to be worth the seconds
 }
 
+// On a device a dozen searched kernels are a few hundred trials, and others are served from them.
+TEST(SharedModel, LearnsFromTheFirstKernelsSearched) {
+  auto cache = ScheduleCache::Open({});
+  ASSERT_TRUE(cache) << cache.error().Text();
+  SharedModel shared(**cache, Devices::OfCpu(CpuTarget{}, "cc"), {.rank_rounds = 2});
+  CostModel* model = shared.ToTeach(kCpuKind, {});
+  Rng rng(1);
+  std::vector<size_t> learnt_after;
+  for (size_t trials = 32; trials <= 1024; trials += 32) {
+    ASSERT_TRUE(model->Add(MakeSamples(32, rng)));
+    if (shared.LearnAnew(kCpuKind, {})) learnt_after.push_back(trials);
+  }
+  EXPECT_EQ(learnt_after, (std::vector<size_t>{128, 256, 384, 576, 864}));
+}
+
 // Whoever asks for a search, or needs the machine, does not wait for what the last one learns.
 TEST(SharedModel, StopsLearningWhenTold) {
   auto cache = ScheduleCache::Open({});
