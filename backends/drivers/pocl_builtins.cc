@@ -19,9 +19,10 @@ void HONE_F __attribute__((convergent)) barrier(cl_mem_fence_flags flags);
 #define HONE_VECTORS(T) HONE_VECTOR(T, 2) HONE_VECTOR(T, 4) HONE_VECTOR(T, 8) HONE_VECTOR(T, 16)
 HONE_FLOATS(float) HONE_FLOATS(float4) HONE_FLOATS(float8) HONE_FLOATS(float16)
 HONE_VECTORS(char) HONE_VECTORS(uchar) HONE_VECTORS(ushort) HONE_VECTORS(int) HONE_VECTORS(float)
-float4 HONE_CONST convert_float4(int4);
-float8 HONE_CONST convert_float8(int8);
-float16 HONE_CONST convert_float16(int16);
+#define HONE_TO(T, F, N) T##N HONE_CONST convert_##T##N(F##N);
+#define HONE_CONVERT(T, F) HONE_TO(T, F, 4) HONE_TO(T, F, 8) HONE_TO(T, F, 16)
+HONE_CONVERT(float, int) HONE_CONVERT(int, float) HONE_CONVERT(int, char) HONE_CONVERT(int, uchar)
+HONE_CONVERT(int, ushort) HONE_CONVERT(char, int) HONE_CONVERT(uchar, int) HONE_CONVERT(ushort, int)
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 HONE_FLOATS(double) HONE_FLOATS(double4) HONE_FLOATS(double8)

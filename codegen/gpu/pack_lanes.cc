@@ -393,21 +393,27 @@ ValueId Packer::PackedOperation(const std::vector<ValueId>& olds) {
     case Do::kLane:
     case Do::kPack:
     case Do::kQuotient: return {};
-    case Do::kAbs:
     case Do::kMin:
     case Do::kMax:
-    case Do::kLargerNumber:
-      if (!IsFloat(first.type) && first.what == Do::kAbs) return {};
+    case Do::kLargerNumber: break;
+    case Do::kAbs:
+      if (!IsFloat(first.type)) return {};
       break;
     case Do::kConvert:
-      if (first.type != DType::kF32 || arg.type != DType::kI32) return {};
+      if (first.type == DType::kBool || arg.type == DType::kBool || ByteSize(first.type) == 8 ||
+          ByteSize(arg.type) == 8)
+        return {};
       break;
     case Do::kBits:
-      if (ByteSize(first.type) != 4) return {};
+    case Do::kCall:
+      if (ByteSize(first.type) != 4 || ByteSize(arg.type) != 4) return {};
       break;
     default: break;
   }
-  if (first.type == DType::kI8 || (compares && ByteSize(arg.type) != 4)) return {};
+  const bool is_byte = first.type == DType::kI8;  // whose arithmetic is that of ints, cut back
+  if ((is_byte && (first.what < Do::kMin || first.what > Do::kLargerNumber) && first.what != Do::kConvert) ||
+      (compares && ByteSize(arg.type) != 4))
+    return {};
   std::vector<ValueId> args;
   for (size_t i = 0; i < first.args.size(); ++i) {
     std::vector<ValueId> of;

@@ -17,24 +17,42 @@ constexpr std::string_view kReserved[] = {
     "signed", "sqrt",  "static", "step",   "switch", "tanh",    "texture", "this",     "uint",   "uniform", "unsigned",
     "void",   "while", "bx",     "by",     "bz",     "tx",      "ty",      "tz",       "erf",    "sum",     "dot"};
 
+// How numbers, or vectors of so many lanes, are spelled.
+struct Spelled {
+  const Dialect& dialect;
+  int lanes = 1;
+
+  std::string Type(DType type) const {
+    return std::string(lanes == 1 ? dialect.Of(type).value : dialect.Of(type).Vector(lanes));
+  }
+  std::string To(DType type, const std::string& x) const {
+    return Fill(lanes == 1 ? dialect.cast : dialect.vectors.convert, Type(type), x);
+  }
+  std::string Bits(const std::string& x) const {
+    return lanes == 1 ? Fill(dialect.f32.bits, x) : Fill(dialect.vectors.bits, x, lanes);
+  }
+  std::string Number(const std::string& x) const {
+    return lanes == 1 ? Fill(dialect.f32.from_bits, x) : Fill(dialect.vectors.from_bits, x, lanes);
+  }
+};
+
 // Floats of 16 bits are such integers; what they are as an f32, and the nearest one of an f32 (of two the even one).
-std::string NarrowText(const Dialect& dialect, const std::string& name, DType narrow, bool widens) {
-  const std::string memory(dialect.Of(narrow).value), wide(dialect.Of(DType::kF32).value);
-  auto bits = [&](const char* x) { return Fill(dialect.f32.bits, x); };
-  auto number = [&](const std::string& x) { return Fill(dialect.f32.from_bits, x); };
-  auto to = [&](const std::string& type, const std::string& x) { return Fill(dialect.cast, type, x); };
+std::string NarrowText(const Spelled& spelled, const std::string& name, DType narrow, bool widens) {
+  const Dialect& dialect = spelled.dialect;
+  const std::string memory = spelled.Type(narrow), wide = spelled.Type(DType::kF32), whole = spelled.Type(DType::kI32);
   const std::string_view own = narrow == DType::kF16 ? dialect.f16_conversions[widens ? 0 : 1] : "";
   std::string body;
   if (!own.empty()) {
     body = own;
   } else if (widens && narrow == DType::kBF16) {
-    body = "return " + number(to("int", "x") + " << 16") + ";";
+    body = "return " + spelled.Number(spelled.To(DType::kI32, "x") + " << 16") + ";";
   } else if (widens) {
     body = fmt::format(
-        "int h = {0}, e = h & 31744, s = (h & 32768) << 16, m = (h & 32767) << 13; return e == 0 ? {1} "
-        ": {2};",
-        to("int", "x"), number(bits(("(" + to(wide, "h & 1023") + " * 5.9604644775390625e-8f)").c_str()) + " | s"),
-        number("s | (e == 31744 ? m | 2139095040 : m + 939524096)"));
+        "{} h = {}, e = h & 31744, s = (h & 32768) << 16, m = (h & 32767) << 13; return e == 0 ? {} : {};", whole,
+        spelled.To(DType::kI32, "x"),
+        spelled.Number(spelled.Bits("(" + spelled.To(DType::kF32, "(h & 1023)") + " * 5.9604644775390625e-8f)") +
+                       " | s"),
+        spelled.Number("s | (e == 31744 ? m | 2139095040 : m + 939524096)"));
   } else {
     const std::string rounded =
         narrow == DType::kBF16
@@ -42,9 +60,9 @@ std::string NarrowText(const Dialect& dialect, const std::string& name, DType na
             : fmt::format(
                   "b > 2139095040 ? 32256 : b >= 1199566848 ? 31744 : b < 947912704 ? {} : (b - 939524096 + "
                   "4095 + (b >> 13 & 1)) >> 13",
-                  to("int", Fill(dialect.f32.round, number("b") + " * 16777216.0f")));
-    body = fmt::format("int b = {}, s = b >> 16 & 32768; b = b & 2147483647; return {};", bits("x"),
-                       to(memory, fmt::format("s | ({})", rounded)));
+                  spelled.To(DType::kI32, Fill(dialect.f32.round, spelled.Number("b") + " * 16777216.0f")));
+    body = fmt::format("{} b = {}, s = b >> 16 & 32768; b = b & 2147483647; return {};", whole, spelled.Bits("x"),
+                       spelled.To(narrow, fmt::format("s | ({})", rounded)));
   }
   return fmt::format("{}{} hone_{}({} x) {{ {} }}\n", dialect.function, widens ? wide : memory, name,
                      widens ? memory : wide, body);
@@ -90,11 +108,12 @@ std::string HelperText(const Dialect& dialect, const std::string& name) {
     return fmt::format("{}unsigned hone_{}({} x) {{ return *reinterpret_cast<const unsigned*>(&x); }}\n",
                        dialect.function, name, vector);
   }
-  if (IsNarrowFloat(type)) return NarrowText(dialect, name, type, true);
+  const Spelled spelled{dialect, lanes};
+  if (IsNarrowFloat(type)) return NarrowText(spelled, name, type, true);
   if (what.ends_with("_of"))
     if (const DType made = ParseDType(what.substr(0, what.find('_'))).value(); IsNarrowFloat(made))
-      return NarrowText(dialect, name, made, false);
-  const std::string t(lanes == 1 ? dialect.Of(type).value : dialect.Of(type).Vector(lanes)), suffix(IsFloat(type) ? dialect.Of(type).suffix : "");
+      return NarrowText(spelled, name, made, false);
+  const std::string t = spelled.Type(type), suffix(IsFloat(type) ? dialect.Of(type).suffix : "");
   auto two = [&](const std::string& result) {
     return fmt::format("{}{} hone_{}({} a, {} b) {{ return {}; }}\n", dialect.function, t, name, t, t, result);
   };
@@ -106,13 +125,13 @@ std::string HelperText(const Dialect& dialect, const std::string& name) {
                        Fill(dialect.cast, t, "x < 0 ? " + Fill(dialect.wrapping, "0", "-", "x") + " : x"));
   // i32_of_f32: towards zero, saturating, NaN is 0.
   const DType to = ParseDType(what.substr(0, what.find('_'))).value();
-  const std::string result(dialect.Of(to).value);
+  const std::string result = spelled.Type(to);
   const std::string bound = to == DType::kI8 ? "128.0" : "2147483648.0";
   const std::string most = to == DType::kI8 ? "127" : "2147483647";
-  return fmt::format("{0}{1} hone_{2}({3} x) {{ return {4}; }}\n", dialect.function, result, name, t,
-                     Fill(dialect.cast, result,
-                          fmt::format("x != x ? 0 : x >= {0}{1} ? {2} : x <= -{0}{1} ? -{2} - 1 : {3}", bound, suffix,
-                                      most, Fill(dialect.cast, "int", "x"))));
+  const std::string cut = fmt::format("x != x ? 0 : x >= {0}{1} ? {2} : x <= -{0}{1} ? -{2} - 1 : {3}", bound, suffix,
+                                      most, spelled.To(DType::kI32, "x"));
+  return fmt::format("{}{} hone_{}({} x) {{ return {}; }}\n", dialect.function, result, name, t,
+                     lanes > 1 && to == DType::kI32 ? cut : spelled.To(to, cut));
 }
 
 }  // namespace hone

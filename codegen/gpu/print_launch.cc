@@ -250,15 +250,15 @@ std::string CodePrinter::Operation(const Value& value) {
       return Fill(is_float ? spelled.bits : spelled.from_bits, args[0]);
     }
     case Do::kConvert:
-      if (is_wide) return Fill(dialect_.vectors.convert, TypeName(value), args[0]);
       if (IsNarrowFloat(value.type) || IsNarrowFloat(first.type))
-        return fmt::format("{}({})", Helper(fmt::format("{}_of", Name(value.type)), first.type), args[0]);
+        return fmt::format("{}({})", Helper(fmt::format("{}_of", Name(value.type)), first.type, value.lanes), args[0]);
       if (value.type == DType::kBool) return fmt::format("({} != {})", args[0], is_float ? "0.0" : "0");
       if (first.type == DType::kBool)
         return fmt::format("({} ? {} : {})", args[0], Fill(dialect_.cast, dialect_.Of(value.type).value, 1),
                            Fill(dialect_.cast, dialect_.Of(value.type).value, 0));
       if (is_float && !IsFloat(value.type))
-        return fmt::format("{}({})", Helper(fmt::format("{}_of", Name(value.type)), first.type), args[0]);
+        return fmt::format("{}({})", Helper(fmt::format("{}_of", Name(value.type)), first.type, value.lanes), args[0]);
+      if (is_wide) return Fill(dialect_.vectors.convert, TypeName(value), args[0]);
       return Fill(dialect_.cast, dialect_.Of(value.type).value, args[0]);
     case Do::kCall:
       return fmt::format("{}({})", program_.functions[static_cast<size_t>(value.number)].name, fmt::join(args, ", "));

@@ -46,14 +46,21 @@ TEST(PackLanes, WhatRulesMakeIsRight) {
   Rng rng(11);
   int runs = 0, with_vectors = 0;
   const std::vector<std::string> samples = GpuSamples();
-  const std::vector<std::string> wide = {"matmul(M=9,N=40,K=21)+bias+gelu",
-                                         "dense(M=9,N=37,K=24,const=1)+bias",
-                                         "matmul(M=17,N=21,K=16,tb=1)",
-                                         "conv2d(C=3,H=9,W=40,O=5,R=3,S=3,stride=2,pad=1)+relu",
-                                         "depthwise_conv2d(C=3,H=19,W=21,R=3,S=3,pad=1)+bias+relu",
-                                         "softmax(M=3,N=70)",
-                                         "kernel e(x: f32[M, N]) -> y: f32[M, N] where M=5, N=64 "
-                                         "{ y[m, n] = if(x[m, n] < 0.5, exp(x[m, n]), tanh(x[m, n])) }"};
+  const std::vector<std::string> wide = {
+      "matmul(M=9,N=40,K=21)+bias+gelu",
+      "dense(M=9,N=37,K=24,const=1)+bias",
+      "matmul(M=5,N=32,K=9,dtype=f16)+bias",
+      "matmul(M=5,N=32,K=9,dtype=bf16)",
+      "matmul(M=5,N=32,K=9,dtype=i8)+relu",
+      "maxpool2d(C=2,H=8,W=32,R=3,S=3,pad=1,dtype=i8)",
+      "kernel quantised(x: u8[M, K], const w: i8[N, K], s: f32[N]) -> y: u8[M, N] where M=9, N=32, K=12 "
+      "{ y[m, n] = u8(round(float(sum(k) x[m, k] * w[n, k]) * s[n]) + 128.0) }",
+      "matmul(M=17,N=21,K=16,tb=1)",
+      "conv2d(C=3,H=9,W=40,O=5,R=3,S=3,stride=2,pad=1)+relu",
+      "depthwise_conv2d(C=3,H=19,W=21,R=3,S=3,pad=1)+bias+relu",
+      "softmax(M=3,N=70)",
+      "kernel e(x: f32[M, N]) -> y: f32[M, N] where M=5, N=64 "
+      "{ y[m, n] = if(x[m, n] < 0.5, exp(x[m, n]), tanh(x[m, n])) }"};
   std::vector<std::string> texts = samples;
   texts.insert(texts.end(), wide.begin(), wide.end());
   for (const std::string& text : texts) {
