@@ -1,6 +1,7 @@
 // Rules for GPUs, but for tiles (schedule_gpu_tiles.cc, schedule_gpu_warps.cc). Long reductions to few outputs are
 // shared among the threads of a block. Everything else is a thread per element, or per vector.
 #include <algorithm>
+#include <vector>
 
 #include "base/arithmetic.h"
 #include "codegen/rules/gpu_planning.h"
@@ -102,7 +103,11 @@ bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& name) {
     return true;
   }
   planner.Took("elementwise", name, "a thread per vector along the last axis");
-  const int64_t columns = planner.Choose(name, kColumns, {1, 2, 4}, width % 4 == 0 ? 4 : 1);
+  std::vector<int64_t> options = {1, 2, 4};
+  for (int64_t lanes = 8; lanes <= planner.machine().lanes; lanes *= 2) options.push_back(lanes);
+  int64_t usual = options.back();
+  while (width % usual != 0) usual /= 2;
+  const int64_t columns = planner.Choose(name, kColumns, options, usual >= 4 ? usual : 1);
   const int64_t threads = planner.Choose(
       name, kThreads, {32, 64, 128, 256},
       std::clamp<int64_t>(BitCeil(CeilDiv(width, columns)), 32, std::min<int64_t>(128, AllowedThreads(planner))));
