@@ -1,7 +1,7 @@
 // Values that are vectors, for devices whose threads are loops of a processor: what straight code does to elements side
 // by side becomes one value of as many lanes (superword-level parallelism; Larsen and Amarasinghe 2000). It begins
-// where elements lie side by side for certain, at rows of register tiles and at stores, and goes from there to what they
-// are made of.
+// where elements lie side by side for certain, at rows of register tiles and at stores, and goes from there to what
+// they are made of.
 #pragma once
 
 #include "codegen/gpu/straight.h"

@@ -122,9 +122,7 @@ TEST(LoopRules, LongRowsOfWindowsAreVectors) {
     EXPECT_EQ(Decided(plan, "rows"), 4) << text;
     const straight::Program program = StraightOf(text, plan.schedule, LimitsOfProcessor()).value();
     for (const straight::Value& value : program.launches.back().code.values) {
-      if (value.what == straight::Do::kRegister) {
-        EXPECT_GE(value.lanes, 8) << text;
-      }
+      if (value.what == straight::Do::kRegister) { EXPECT_GE(value.lanes, 8) << text; }
     }
   }
 }

@@ -105,8 +105,8 @@ TEST(PackLanes, ProductsAreOfVectorsAlone) {
 TEST(PackLanes, FunctionsAreOfVectors) {
   const Program program = StraightFor("kernel e(x: f32[4096]) -> y: f32[4096] { y[i] = tanh(exp(x[i]) * 2.0) }");
   const std::string text = PrintSources(program, *FindDialect("opencl"))[0];
-  EXPECT_NE(text.find("hone_exp_f32x4("), std::string::npos) << text;
-  EXPECT_NE(text.find("hone_tanh_f32x4("), std::string::npos) << text;
+  EXPECT_NE(text.find("hone_exp_f32x16("), std::string::npos) << text;
+  EXPECT_NE(text.find("hone_tanh_f32x16("), std::string::npos) << text;
 }
 
 // Code at random, most of which does the same to registers side by side: in turn, with something else in between, with
@@ -189,13 +189,18 @@ class RandomCode {
     switch (Below(depth < 2 ? 8 : 6)) {
       case 0:
       case 1:
-      case 2:
+      case 2: {
+        std::vector<ValueId> seen;  // of what was assigned, before the others are
         for (int64_t lane = 0; lane < width; ++lane) {
           builder_.Assign(Register(row, lane), Computed(static_cast<int>(kind), Of(a, lane), Of(b, lane), Of(c, lane)));
           if (rng_.Chance(0.01)) builder_.Store(y_, {}, at, Register(Below(kRows), Below(kLanes)));
           if (rng_.Chance(0.01)) builder_.Assign(Register(1 - row, 3), Of(a, lane));
+          if (rng_.Chance(0.01))
+            seen.push_back(builder_.Make(Do::kMul, DType::kF32, {Register(row, lane), Const(0.5)}));
         }
+        for (ValueId value : seen) builder_.Store(y_, {}, at, value);
         return;
+      }
       case 3:
       case 4:
         for (int64_t lane = 0; lane < width; ++lane) builder_.Store(y_, {}, at + lane, Of(a, lane));
