@@ -39,7 +39,7 @@ COPY = "kernel copy(x: f32[N]) -> y: f32[N] where N=67108864 { y[i] = x[i] }"
 ADD = "kernel add(x: f32[N], z: f32[N]) -> y: f32[N] where N=67108864 { y[i] = x[i] + z[i] }"
 TUNED = ["matmul(M=1024,N=1024,K=1024)", "conv2d(C=256,H=14,W=14,O=256,R=3,S=3,pad=1,const=1)+bias+relu",
          "depthwise_conv2d(C=96,H=112,W=112,R=3,S=3,stride=2,pad=1,const=1)", "softmax(M=4096,N=1024)"]
-NETWORKS = ["resnet50", "bert_128"]
+NETWORKS = ["resnet50", "bert_128", "mobilenet_v2"]
 PROGRAMS = ["honed", "hone", "hone-builder", "hone-runner", "hone-device-runner", "backends_tests"]
 LIBRARIES = ["libhone_cuda.so", "libhone_opencl.so", "libhone_vulkan.so"]
 OF_THE_SYSTEM = re.compile(r"^(ld-linux|lib(c|m|pthread|dl|rt|resolv|stdc\+\+|gcc_s)\.so)")

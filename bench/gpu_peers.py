@@ -64,9 +64,9 @@ def call_for(text):
         x = rand(sizes["N"])
         y = torch.empty_like(x)
         return lambda: y.copy_(x)
-    if text.startswith("network resnet50"):
+    if text.startswith("network resnet50") or text.startswith("network mobilenet_v2"):
         import torchvision
-        model, x = torchvision.models.resnet50().eval().cuda(), rand(1, 3, 224, 224)
+        model, x = getattr(torchvision.models, text.split()[1])().eval().cuda(), rand(1, 3, 224, 224)
         return lambda: model(x)
     if text.startswith("network bert_128"):
         import transformers
