@@ -156,7 +156,7 @@ class DeviceHost {
   };
 
   // Processes for rehearsals besides the one that measures end when nobody rehearses: a driver takes some 200 MB.
-  static constexpr int kIdleMs = 5'000;
+  static constexpr int kIdleMs = 20'000;
   static constexpr std::chrono::seconds kRehearsal{15};  // of all candidates together
   static constexpr size_t kMostStages = 8;
 
