@@ -156,7 +156,7 @@ class DeviceHost {
   };
 
   // Processes for rehearsals besides the one that measures end when nobody rehearses: a driver takes some 200 MB.
-  static constexpr int kIdleMs = 5'000;
+  static constexpr int kIdleMs = 20'000;
   static constexpr std::chrono::seconds kRehearsal{15};  // of all candidates together
   static constexpr size_t kMostStages = 8;
 
@@ -228,18 +228,18 @@ class DeviceHost {
     const MonotonicTime until = std::chrono::steady_clock::now() + kRehearsal;
     Rehearsals rehearsals(count);
     std::vector<std::unique_ptr<Act>> acts;
-    const auto begin = [&](Stage& stage, size_t place, bool is_again) -> Result<void> {
-      HONE_TRY(EnsureAlive(stage.child));
+    // Where there is no process for it, nothing is known of it.
+    const auto begin = [&](Stage& stage, size_t place, bool is_again) {
+      if (!EnsureAlive(stage.child)) return;
       const std::chrono::nanoseconds limit(plan->specs[place].limit_ns);
       acts.push_back(std::make_unique<Act>(&stage, place, is_again,
                                            WatchedRun(stage.child, frame.id, limit, stage.status->Renew())));
       acts.back()->run.Begin(EncodeCandidateSpec(plan->specs[place]),
                              {frame.fds[place].get(), frame.fds[count].get(), stage.status->fd()});
-      return {};
     };
     size_t next = 0;
     for (const std::unique_ptr<Stage>& stage : stages_)
-      if (next < count) HONE_TRY(begin(*stage, next++, false));
+      if (next < count) begin(*stage, next++, false);
     while (!acts.empty()) {
       std::vector<WatchedRun*> runs;
       for (const std::unique_ptr<Act>& act : acts) runs.push_back(&act->run);
@@ -249,15 +249,15 @@ class DeviceHost {
       acts.erase(acts.begin() + static_cast<ptrdiff_t>(over));
       const Result<LaunchOutcome> outcome = act->run.Finish();
       if (outcome && act->run.WasLostBeforeItRan(*outcome) && !act->is_again) {
-        HONE_TRY(begin(*act->stage, act->place, true));
+        begin(*act->stage, act->place, true);
         continue;
       }
       const CandidateStatus& status = **act->stage->status;
-      if (outcome)
-        rehearsals[act->place] = {
-            *outcome, status.stage.load(),
-            std::string(status.setup_error, ::strnlen(status.setup_error, sizeof status.setup_error))};
-      if (next < count) HONE_TRY(begin(*act->stage, next++, false));
+      if (outcome) {
+        const std::string error(status.setup_error, ::strnlen(status.setup_error, sizeof status.setup_error));
+        rehearsals[act->place] = {*outcome, std::min(status.stage.load(), RunStage::kDone), error};
+      }
+      if (next < count) begin(*act->stage, next++, false);
     }
     for (const std::unique_ptr<Act>& act : acts) act->stage->child.End(std::chrono::milliseconds(0));
     return rehearsals;

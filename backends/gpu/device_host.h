@@ -1,5 +1,6 @@
 // The launcher for devices with drivers. Between the runner and the process with the driver stands one that never loads
-// it: it ends a device process that hangs and starts another one.
+// it: it ends a device process that hangs and starts another one, and starts more of them where candidates are
+// rehearsed side by side. What is checked and timed is so in one of them, while the others wait.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,5 @@
 #include "backends/runner/launcher.h"
 
-#include <algorithm>
-
 #include "base/bytes.h"
 
 namespace hone {
@@ -61,8 +59,7 @@ Result<Rehearsals> DecodeRehearsals(std::string_view body) {
     if (!HONE_TRY(reader.Bool())) continue;
     each.emplace();
     each->outcome = HONE_TRY(ReadOutcome(reader));
-    each->stage = static_cast<RunStage>(
-        std::min(HONE_TRY(reader.U8()), static_cast<uint8_t>(RunStage::kDone)));  // what a candidate says of itself
+    each->stage = HONE_TRY(reader.Enumerator(RunStage::kSetup, RunStage::kDone));
     each->error = HONE_TRY(reader.String(kMostError));
   }
   HONE_TRY(reader.Finish());

@@ -18,8 +18,9 @@ namespace hone {
 namespace {
 
 constexpr int kMaxWorkers = 256;
-constexpr uint64_t kDriverBytes = uint64_t{512} << 20;  // of a process with a driver and its compiler: PoCL takes half
-constexpr double kLongestNs = 3'600e9;                  // an hour
+constexpr uint64_t kDriverBytes = uint64_t{256}
+                                  << 20;  // of a process with a driver and its compiler, as PoCL takes them
+constexpr double kLongestNs = 3'600e9;    // an hour
 
 #if defined(__x86_64__)
 constexpr const char* kVectorControl = "MXCSR";
@@ -285,7 +286,7 @@ Result<std::vector<std::optional<Error>>> RehearseCandidates(Workload& workload,
   std::vector<SealedMemfd> admitted;
   uint64_t bytes = kDriverBytes;
   for (const BufferPlan& plan : workload.plans()) bytes += plan.bytes;
-  at_once = static_cast<int>(std::min(static_cast<uint64_t>(at_once), AvailableMemory() / 4 / bytes));
+  at_once = static_cast<int>(std::min(static_cast<uint64_t>(at_once), arena.memory().available() / 4 / bytes));
   if (at_once < 2) return failures;  // then it wins nothing
   for (size_t i = 0; i < artifacts.size(); ++i) {
     const Result<Manifest> manifest = Admit(workload, launcher, artifacts[i]);

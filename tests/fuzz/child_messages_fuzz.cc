@@ -12,6 +12,7 @@
 #include "backends/processes/remote_messages.h"
 #include "backends/processes/remote_runner.h"
 #include "backends/runner/candidate_spec.h"
+#include "backends/runner/launcher.h"
 #include "backends/sandbox/sandbox.h"
 #include "base/check.h"
 
@@ -52,7 +53,7 @@ void Converse(std::string_view said, bool greets) {
 }
 
 void Run(uint8_t choice, std::string_view body) {
-  switch (choice % 14) {
+  switch (choice % 17) {
     case 0: return Check(body, DecodeBuildRequest, EncodeBuildRequest);
     case 1: return Check(body, DecodeBuilt, EncodeBuilt);
     case 2: return Check(body, DecodeCheckOptions, EncodeCheckOptions);
@@ -66,6 +67,9 @@ void Run(uint8_t choice, std::string_view body) {
     case 11: (void)DecodeAsk(body); return;
     case 12: return Converse(body, true);
     case 13: return Converse(body, false);
+    case 14: return Check(body, DecodeRehearsalQuestion, EncodeRehearsalQuestion);
+    case 15: return Check(body, DecodeRehearsed, EncodeRehearsed);
+    case 16: return Check(body, DecodeRehearsals, EncodeRehearsals);
     default:
       if (body.size() < kChildHeaderBytes) return;
       if (Result<ChildHeader> header = DecodeChildHeader(body)) {

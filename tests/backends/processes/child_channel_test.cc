@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "backends/processes/child_messages.h"
+#include "backends/runner/launcher.h"
 #include "base/rng.h"
 #include "tests/support/deadline.h"
 
@@ -143,6 +144,11 @@ TEST(ChildMessages, DecodeWhatWasEncodedAndNothingElse) {
   report.failure = Error{ErrorKind::kWrongResult, "y[3] is wrong", "here"};
   TestCodec(report, EncodeCheckReport, DecodeCheckReport);
   TestCodec(TimeOptions{}, EncodeTimeOptions, DecodeTimeOptions);
+  TestCodec(RehearsalQuestion{3, {.run_limit = milliseconds(500)}}, EncodeRehearsalQuestion, DecodeRehearsalQuestion);
+  TestCodec({std::nullopt, Error{ErrorKind::kRunFailed, "killed by signal 11", "here"}}, EncodeRehearsed,
+            DecodeRehearsed);
+  TestCodec({std::nullopt, Rehearsal{{.timed_out = true, .status = {.signal = 9}}, RunStage::kEntry, "why"}},
+            EncodeRehearsals, DecodeRehearsals);
   RunTiming timing{1, 2, 3, 4, 5, 6, 7, "protocol"};
   TestCodec(timing, EncodeTiming, DecodeTiming);
 }
