@@ -29,6 +29,12 @@ int64_t Decided(const Plan& plan, const std::string& decision) {
   return -1;
 }
 
+int64_t ThreadsOf(const straight::Launch& launch) {
+  int64_t threads = launch.Threads();
+  for (const Linear& blocks : launch.grid) threads *= blocks.constant();
+  return threads;
+}
+
 // Reductions along rows: divided among lanes, whole vectors or not, one axis or several, few vectors that share a
 // matrix.
 std::vector<std::string> RowSamples() {
@@ -120,6 +126,19 @@ TEST(LoopRules, ConvolutionsAreProductsOfColumns) {
     EXPECT_NE(PrintSchedule(plan.schedule).find("im2col"), std::string::npos) << text;
     EXPECT_EQ(Decided(plan, "columns"), 16) << text;
     EXPECT_EQ(Decided(plan, "threads_y"), 8) << text;
+  }
+  // Columns that no block copies a launch makes, and not one thread of it: on a device whose threads are no loops, too.
+  const std::string text = "conv2d(C=64,H=28,W=28,O=64,R=3,S=3,pad=1,const=1)+bias+relu";
+  const Chooser apart = [](const Choice& choice) {
+    return choice.site.ends_with(".share")                ? int64_t{0}
+           : choice.site.ends_with(".columns_of_windows") ? int64_t{1}
+                                                          : choice.preferred;
+  };
+  for (const Target& target : {Processor(), SomeGpu()}) {
+    const Plan plan = PlanSchedule(Specialize(ParseKernel(text).value()), target, apart).value();
+    const straight::Program program = StraightOf(text, plan.schedule).value();
+    EXPECT_EQ(program.launches.size(), 2u);
+    for (const straight::Launch& launch : program.launches) EXPECT_GT(ThreadsOf(launch), 64) << PrintTarget(target);
   }
   // A fourth of the columns or less may lie beyond the end; blocks are as many as keep all units busy.
   EXPECT_EQ(Decided(PlanOf("matmul(M=64,N=196,K=64)"), "columns"), 16);
