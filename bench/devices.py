@@ -209,7 +209,9 @@ def transfer(arguments, rows):
                 # program is less than another of its times, and would count as a share of 0.9.
                 fastest = min(times, key=lambda each: statistics.median(each[::2]))
                 row["share"] = min(1.0, statistics.median(x / y for x, y in zip(fastest[1::2], times[1][1::2])))
-                row["gain"] = statistics.median(x / y for x, y in zip(times[0], times[1]))
+                # What nothing was transferred to is the default's own code, whose times beside themselves say nothing.
+                row["gain"] = (1.0 if row["origin"] == kernels[0].origin == "default"
+                               else statistics.median(x / y for x, y in zip(times[0], times[1])))
                 found.append(row)
                 print(f"{row['default_us']:10.1f}{row['served_us']:10.1f}{row['searched_us']:10.1f}{row['share']:8.2f}"
                       f"{row['gain']:13.2f}x  {row['origin']:12} {kernel}", flush=True)

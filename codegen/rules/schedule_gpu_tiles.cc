@@ -203,16 +203,17 @@ std::string NameOfSame(const Stage& stage, const Stage& other, const std::string
 }
 
 // A convolution as a matrix product: what is read in windows through columns, whose rows and columns are one axis each.
-// They exist where a block copies them alone, and so does the padding around what they are read from.
-void TakeColumns(SchedulePlanner& planner, const std::string& name) {
+// They exist where a block copies them alone, and so does the padding around what they are read from; else a launch of
+// their own makes them. The stage that does; "": there is none.
+std::string TakeColumns(SchedulePlanner& planner, const std::string& name) {
   const std::optional<Contraction> c = AnalyzeContraction(planner, name);
   const bool as_loops = planner.machine().threads_are_loops;
-  if (!c || (c->reduce.size() < 2 && !as_loops)) return;
+  if (!c || (c->reduce.size() < 2 && !as_loops)) return "";
   for (int v : {0, 1}) {
     if (c->only[v].empty() || (c->operands[v].IsPlain() && (!as_loops || c->only[v].size() < 2))) continue;
     const bool is_preferred = as_loops ? PaysAsOneAxis(planner, planner.StageNamed(name), c->operands[v])
                                        : planner.machine().has_async_copies;
-    if (!planner.ChooseIf(name, kAsColumns, is_preferred)) return;
+    if (!planner.ChooseIf(name, kAsColumns, is_preferred)) return "";
     if (c->operands[v].IsPlain()) {  // a matrix but for its axes
       std::vector<std::string> own;
       const std::string out = planner.FinishingStage(name);
@@ -221,25 +222,40 @@ void TakeColumns(SchedulePlanner& planner, const std::string& name) {
         own.push_back(out.empty() ? stage.axis(axis).name
                                   : NameOfSame(stage, planner.StageNamed(out), stage.axis(axis).name));
       planner.Rewrite({"fuse_axes", out.empty() ? name : out, own});
-      return;
+      return "";
     }
     const Tensor read = planner.kernel().tensors[c->operands[v].tensor];
     const std::optional<Columns> columns = MakeColumns(planner, *c, v);
-    if (!columns) return;
+    if (!columns) return "";
     const StageId padding = FindStage(planner.kernel(), read.name);
     if (padding && planner.kernel().stages[padding].reduction == Reduction::kNone &&
         ReadersOf(planner.kernel(), planner.kernel().stages[padding].output).size() == 1)
       planner.Inline(read.name);
     if (columns->reduced.size() > 1) planner.Rewrite({"flatten_axes", name, columns->reduced});
-    if (columns->own.size() < 2) return;
+    if (columns->own.size() < 2) return columns->name;
     // From the last stage that has these axes on.
     const std::string out = planner.FinishingStage(name);
     std::vector<std::string> own;
     for (const std::string& axis : columns->own)
       own.push_back(out.empty() ? axis : NameOfSame(planner.StageNamed(name), planner.StageNamed(out), axis));
     planner.Rewrite({"flatten_axes", out.empty() ? name : out, own});
+    return columns->name;
+  }
+  return "";
+}
+
+// A launch makes the columns: where threads are loops one has a whole row, whose loop knows where the row lies.
+void ScheduleColumns(SchedulePlanner& planner, const std::string& columns) {
+  const Stage stage = planner.StageNamed(columns);
+  if (!planner.machine().threads_are_loops || stage.axes.size() < 2) {
+    ScheduleGpuElementwise(planner, columns);
     return;
   }
+  planner.MarkScheduled(columns);
+  std::vector<std::string> rows = NamesOf(stage.axes);
+  rows.pop_back();
+  BindBlocks(planner, columns,
+             {{Fused(planner, columns, rows), Outputs(planner, stage) / planner.Extent(stage.axes.back())}});
 }
 
 // Tiles from the largest to the smallest, each for as many blocks as there are units, or a share of that. Measured on
@@ -335,7 +351,7 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
     return planner.Refuse("tiles", name, "it is a matrix times few vectors: its elements are not read again");
   if (ScheduleOnGroups(planner, name) || ScheduleOnWarps(planner, name)) return true;
   if (planner.StageNamed(name).axes.empty()) return planner.Refuse("tiles", name, "it is one number");
-  TakeColumns(planner, name);
+  const std::string made = TakeColumns(planner, name);
   const Stage stage = planner.StageNamed(name);
   const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
   const bool reuses = std::any_of(accesses.begin(), accesses.end(), [&](const AccessPattern& access) {
@@ -405,6 +421,7 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
                            : "a tile of a thread");
   if (!panels.tensor.empty() && !tile.shares) CopyPanels(planner, panels, sum, tile.x, tile.width());
   TiledReduction(planner, sum, whole, out, tile).Emit();
+  if (!made.empty() && !tile.shares && made != panels.tensor) ScheduleColumns(planner, made);
   return true;
 }
 

@@ -112,7 +112,11 @@ bool SharedModel::LearnAnew(std::string_view kind, const std::stop_token& stop) 
   auto& [model, enough] = found->second;
   if (model->NewSampleCount() < enough) return false;
   Result<void> trained = model->Retrain(stop);
-  if (!trained && stop.stop_requested()) return false;
+  if (!trained && stop.stop_requested()) {
+    // Not again at once: a search whose turns are shorter than it takes to learn would come to nothing else.
+    enough = model->NewSampleCount() + kFewestToLearn;
+    return false;
+  }
   if (!trained) LogWarn("model_not_trained", {{"why", trained.error().Text()}});
   enough = model->NewSampleCount() + EnoughAfter(model->SampleCount());
   return trained.has_value();

@@ -31,8 +31,9 @@ class SharedModel {
   // from are made from the log of trials again: seconds, cut short by `stop`.
   CostModel* ToTeach(std::string_view kind, std::stop_token stop);
 
-  // At the end of a search, with what ToTeach gave for it: every few hundred trials the model learns from all of them
-  // anew. False: it did not, or was told to stop; a later search does. Takes no locks that others wait for.
+  // At the end of a search, with what ToTeach gave for it: after the first hundred trials or so, and every few hundred
+  // after them, the model learns from all of them anew. False: it did not, or was told to stop; a later search does.
+  // Takes no locks that others wait for.
   bool LearnAnew(std::string_view kind, const std::stop_token& stop);
   // Stores what it learnt.
   void Keep(std::string_view kind);

@@ -82,17 +82,26 @@ Result<void> ApplySplit(const SplitStep& step, ScheduleState& state) {
   return {};
 }
 
+// Whether a stage's loop is bound to threads of a block.
+bool IsOfThreads(const StageSchedule& stage, const std::string& path) {
+  return std::any_of(stage.loops.begin(), stage.loops.end(), [&](const LoopDim& loop) {
+    return loop.path == path && loop.kind == LoopKind::kBound && IsThreadAxis(loop.axis);
+  });
+}
+
 // What a factor becomes where `left` elements are to be covered. `was_whole`: it covered all there was.
-int64_t FitFactor(int64_t factor, int64_t left, bool was_whole, LoopKind kind, std::string& why) {
+int64_t FitFactor(int64_t factor, int64_t left, bool was_whole, LoopKind kind, bool is_of_threads, std::string& why) {
   auto changed = [&](int64_t now, std::string reason) {
     if (now != factor && why.empty()) why = std::move(reason);
     return now;
   };
-  if (kind == LoopKind::kVectorized) {
-    // Lanes stay, and what is beyond the end is masked; a vector that would be half empty is halved.
+  if (kind == LoopKind::kVectorized || is_of_threads) {
+    // Lanes stay, and what is beyond the end is masked; a vector that would be half empty is halved. So are threads,
+    // which devices run in warps, or make vectors of: a row of 28 would leave them in pieces.
     int64_t lanes = factor;
     while (lanes > 1 && lanes / 2 >= left) lanes /= 2;
-    return changed(lanes, fmt::format("{} elements do not fill {} lanes", left, factor));
+    return changed(lanes,
+                   fmt::format("{} elements do not fill {} {}", left, factor, is_of_threads ? "threads" : "lanes"));
   }
   if (was_whole && kind == LoopKind::kSerial) return changed(left, fmt::format("the whole of it, which is {}", left));
   if (factor >= left) return changed(left, fmt::format("there are {}", left));
@@ -124,7 +133,8 @@ std::string FitSplit(SplitStep& step, const FitContext& context) {
     const int64_t donor_inside = Product(donor_factors, i);
     const bool was_whole = donor_inside >= *there && donor_factors[i] > 1;
     int64_t& factor = step.factors[i];
-    factor = FitFactor(factor, std::max<int64_t>(1, DivideUp(*here, inside)), was_whole, KindOf(*loops, child), why);
+    factor = FitFactor(factor, std::max<int64_t>(1, DivideUp(*here, inside)), was_whole, KindOf(*loops, child),
+                       IsOfThreads(*loops, child), why);
     // An inner part can be split into equal parts only: visiting elements twice would sum them twice.
     if (is_inner) {
       while (*here % (inside * factor) != 0) --factor;

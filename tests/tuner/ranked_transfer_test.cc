@@ -8,6 +8,7 @@
 
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
+#include "tuner/features.h"
 
 namespace hone::ranked_transfer_test {
 namespace {
@@ -172,12 +173,13 @@ class Liking : public CostModel {
  public:
   explicit Liking(std::vector<float> liked) : liked_(std::move(liked)) {}
   double trust = 1;
+  float promised = 1;
   Result<void> Add(std::span<const Sample>) override { return {}; }
   Result<void> Update(uint64_t) override { return {}; }
   Result<void> Retrain(const std::stop_token&) override { return {}; }
   Result<std::optional<std::vector<float>>> Score(uint64_t, std::span<const std::vector<float>> rows) const override {
     std::vector<float> scores;
-    for (const std::vector<float>& row : rows) scores.push_back(row == liked_ ? 1 : 0);
+    for (const std::vector<float>& row : rows) scores.push_back(row == liked_ ? promised : 0);
     return std::optional(scores);
   }
   Result<std::optional<Gains>> Gain(const std::vector<float>&,
@@ -214,6 +216,30 @@ TEST(TunerTransfer, WhatANearDonorGainedCountsWhereTheModelSeesNothing) {
   EXPECT_TRUE(first(near, 0.5));
   EXPECT_FALSE(first(near, 0)) << "as likely a loss as a gain";
   EXPECT_FALSE(first(far, 0.5));
+}
+
+// What the model promises of a device's program it says without knowing which loops are threads.
+TEST(TunerTransfer, ASmallPromiseFromFarAwayIsNotBelievedOnDevices) {
+  const std::vector<float> standard(FeatureNames().size(), 0), other(FeatureNames().size(), 1);
+  auto is_first = [&](const std::string& target, double distance) {
+    auto donor = std::make_shared<Donor>();
+    donor->target = target;
+    donor->gain = 0.2;
+    std::vector<Transfer> transfers(2);
+    transfers[0].candidate.features = standard;
+    transfers[1].candidate.features = other;
+    transfers[1].donor = donor;
+    transfers[1].is_same_class = true;
+    transfers[1].distance = distance;
+    Liking model(other);
+    model.promised = 0.1F;
+    model.trust = 0.7;
+    return RankTransfers(transfers, &model)[0] == 1;
+  };
+  const std::string device = "opencl block_bytes=1048576 block_threads=4096 type=cpu units=2";
+  EXPECT_TRUE(is_first(PrintTarget(Host()), 2.2));
+  EXPECT_FALSE(is_first(device, 2.2));
+  EXPECT_TRUE(is_first(device, 0.5));
 }
 
 TEST(TunerTransfer, AModelThatIsNotTrustedDecidesNothing) {

@@ -31,6 +31,12 @@ int64_t Decided(const Plan& plan, const std::string& decision) {
   return -1;
 }
 
+int64_t ThreadsOf(const straight::Launch& launch) {
+  int64_t threads = launch.Threads();
+  for (const Linear& blocks : launch.grid) threads *= blocks.constant();
+  return threads;
+}
+
 // Reductions along rows: divided among lanes, whole vectors or not, one axis or several, few vectors that share a
 // matrix.
 std::vector<std::string> RowSamples() {
@@ -159,6 +165,22 @@ TEST(LoopRules, ShortRowsOfImagesAreOneAxis) {
   const std::string wide = "conv2d(C=64,H=64,W=64,O=64,R=3,S=3,pad=1,const=1)+bias+relu";
   EXPECT_EQ(PrintSchedule(PlanOf(wide).schedule).find("im2col"), std::string::npos);
   EXPECT_EQ(VectorRegisters(wide, 16), 16);
+}
+
+// Columns that no block copies a launch of many threads makes: on a device whose threads are no loops, too.
+TEST(LoopRules, ManyThreadsMakeColumnsThatNoBlockCopies) {
+  const std::string text = "conv2d(C=64,H=28,W=28,O=64,R=3,S=3,pad=1,const=1)+bias+relu";
+  const Chooser apart = [](const Choice& choice) {
+    return choice.site.ends_with(".share")                ? int64_t{0}
+           : choice.site.ends_with(".columns_of_windows") ? int64_t{1}
+                                                          : choice.preferred;
+  };
+  for (const Target& target : {Processor(), SomeGpu()}) {
+    const Plan plan = PlanSchedule(Specialize(ParseKernel(text).value()), target, apart).value();
+    const straight::Program program = StraightOf(text, plan.schedule).value();
+    EXPECT_EQ(program.launches.size(), 2u);
+    for (const straight::Launch& launch : program.launches) EXPECT_GT(ThreadsOf(launch), 64) << PrintTarget(target);
+  }
 }
 
 }  // namespace loop_rules_test

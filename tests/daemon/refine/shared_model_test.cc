@@ -73,5 +73,21 @@ TEST(SharedModel, StopsLearningWhenTold) {
   EXPECT_EQ(model->NewSampleCount(), 600u);
 }
 
+// A search whose turn ends while it learns goes on searching in its next turn.
+TEST(SharedModel, DoesNotLearnAgainAtOnceWhatItWasStoppedAt) {
+  auto cache = ScheduleCache::Open({});
+  ASSERT_TRUE(cache) << cache.error().Text();
+  SharedModel shared(**cache, Devices::OfCpu(CpuTarget{}, "cc"), {.rank_rounds = 2});
+  CostModel* model = shared.ToTeach(kCpuKind, {});
+  Rng rng(1);
+  ASSERT_TRUE(model->Add(MakeSamples(600, rng)));
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_FALSE(shared.LearnAnew(kCpuKind, stop.get_token()));
+  EXPECT_FALSE(shared.LearnAnew(kCpuKind, {}));
+  ASSERT_TRUE(model->Add(MakeSamples(16, rng)));
+  EXPECT_TRUE(shared.LearnAnew(kCpuKind, {}));
+}
+
 }  // namespace
 }  // namespace hone::shared_model_test

@@ -60,6 +60,15 @@ TEST(Transfer, HalvesVectorsThatWouldBeHalfEmpty) {
   EXPECT_EQ(fit->notes[0].why, "7 elements do not fill 16 lanes");
 }
 
+// Nor are threads of a block cut to what is there: warps, or vectors that are made of them, stay whole.
+TEST(Transfer, HalvesThreadsThatWouldHaveNothingToDo) {
+  const std::string steps = "reorder y.n.0 y.n.1 y.m y.k\nbind y.n.0 block.x\nbind y.n.1 thread.x\n";
+  Result<Fit> fit = FitDense("dense(M=4,N=112,K=3)", "split y.n 64\n" + steps, "dense(M=4,N=28,K=3)");
+  ASSERT_TRUE(fit.has_value()) << fit.error().Text();
+  EXPECT_EQ(PrintSchedule(fit->schedule), "split y.n 32\n" + steps);
+  EXPECT_EQ(fit->notes[0].why, "28 elements do not fill 64 threads");
+}
+
 TEST(Transfer, TheWholeStaysTheWhole) {
   // The inner loop went through all of k, there as here.
   Result<Fit> fit = FitDense("dense(M=4,N=16,K=32)", "split y.k 32\n", "dense(M=4,N=16,K=100)");
