@@ -39,9 +39,10 @@ MachineModel ModelGpu(const DeviceTarget& target) {
   for (const Instruction& instruction : AllInstructions())
     if (HasInstruction(target, instruction)) machine.instructions.push_back(&instruction);
   machine.has_async_copies = ComputeCapability(target) >= 80;
-  // OpenCL on a processor. Vulkan's there make vectors of threads side by side.
+  // Drivers of Vulkan for processors make vectors of threads side by side.
   const auto type = target.facts.find("type");
-  machine.threads_are_loops = target.kind == kOpenClKind && type != target.facts.end() && type->second == "cpu";
+  machine.is_processor = type != target.facts.end() && type->second == "cpu";
+  machine.threads_are_loops = machine.is_processor && target.kind == kOpenClKind;
   if (machine.threads_are_loops) {
     machine.lanes = static_cast<int>(BitCeil(std::clamp<int64_t>(target.Number("lanes").value_or(4), 4, 16)));
     // x86's and Arm's, but for half of them where vectors have 256 bits. What spills is slow, not wrong.

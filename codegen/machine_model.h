@@ -81,8 +81,10 @@ struct MachineModel {
   int64_t block_threads = 0;      // at most
   int64_t block_bytes = 0;        // of storage that the threads of a block share
   bool has_async_copies = false;  // from global memory to block storage, past the registers
-  // A block's threads are trips of a loop on one core, whose registers go to memory at each barrier; what one thread
-  // does side by side becomes vectors.
+  // A block's threads share one core, and wait for each other at much cost.
+  bool is_processor = false;
+  // They are trips of a loop there, whose registers go to memory at each barrier; what one thread does side by side
+  // becomes vectors.
   bool threads_are_loops = false;
   int lanes = 1;  // of 32 bits, of the vectors that a thread computes with; 1: it computes one number at a time
   std::array<int64_t, 3> grid = {(int64_t{1} << 31) - 1, 65535, 65535};  // blocks of a launch, along each dimension

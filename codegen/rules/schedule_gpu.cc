@@ -31,6 +31,17 @@ void BindOutputs(SchedulePlanner& planner, const std::string& name) {
   if (stage.reduction != Reduction::kNone) planner.RegisterTile(name, all + ".1");
 }
 
+// Rows of a block: several where giving out a block takes as long as computing some hundred elements.
+int64_t RowsTogether(SchedulePlanner& planner, const std::string& name, int64_t rows, int64_t width) {
+  constexpr int64_t kElementsOfABlock = 2048, kBlocksOfAUnit = 8;
+  if (!planner.machine().threads_are_loops) return 1;
+  int64_t together = 1;
+  while (2 * together * width <= kElementsOfABlock && 2 * together * kBlocksOfAUnit * planner.machine().cores <= rows &&
+         2 * together <= AllowedThreads(planner, width))
+    together *= 2;
+  return planner.Choose(name, {"block_rows", "rows of a block"}, {1, 2, 4, 8, 16, 32, 64}, together);
+}
+
 }  // namespace
 
 bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& name) {
@@ -97,7 +108,9 @@ bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& name) {
   if (stage.axes.empty()) return true;
   const std::string x = stage.axes.back().name;
   const int64_t width = planner.Extent(stage.axes.back());
-  if (width < 32) {
+  const bool as_loops = planner.machine().threads_are_loops;
+  const int64_t fewest = as_loops ? 8 : 32;  // threads side by side
+  if (width < fewest) {
     planner.Took("elementwise", name, "a thread per element: the last axis is short");
     BindOutputs(planner, name);
     return true;
@@ -108,15 +121,27 @@ bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& name) {
   int64_t usual = options.back();
   while (width % usual != 0) usual /= 2;
   const int64_t columns = planner.Choose(name, kColumns, options, usual >= 4 ? usual : 1);
+  std::vector<int64_t> some{32, 64, 128, 256};
+  if (as_loops) some.insert(some.begin(), {8, 16});
   const int64_t threads = planner.Choose(
-      name, kThreads, {32, 64, 128, 256},
-      std::clamp<int64_t>(BitCeil(CeilDiv(width, columns)), 32, std::min<int64_t>(128, AllowedThreads(planner))));
+      name, kThreads, some,
+      std::clamp<int64_t>(BitCeil(CeilDiv(width, columns)), fewest, std::min<int64_t>(128, AllowedThreads(planner))));
   planner.Split(name, x, {threads, columns});
   std::vector<std::string> others = NamesOf(stage.axes);
   others.pop_back();
   std::vector<BlockLoop> blocks;
-  if (!others.empty())
-    blocks.push_back({Fused(planner, name, others), Outputs(planner, stage) / width, LaunchAxis::kBlockY});
+  if (!others.empty()) {
+    std::string row = Fused(planner, name, others);
+    const int64_t rows = Outputs(planner, stage) / width,
+                  together = RowsTogether(planner, name, rows, threads * columns);
+    if (together > 1) {
+      planner.Split(name, row, {together});
+      planner.Reorder(name, {row + ".0", x + ".0", row + ".1", x + ".1", x + ".2"});
+      planner.Bind(name, row + ".1", LaunchAxis::kThreadY);
+      row += ".0";
+    }
+    blocks.push_back({row, CeilDiv(rows, together), LaunchAxis::kBlockY});
+  }
   blocks.push_back({x + ".0", CeilDiv(width, threads * columns)});
   BindBlocks(planner, name, blocks);
   planner.Bind(name, x + ".1", LaunchAxis::kThreadX);

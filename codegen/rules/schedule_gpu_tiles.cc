@@ -394,7 +394,7 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   if (planner.machine().has_async_copies && inner == 1)
     steps = std::clamp<int64_t>(kMostCode / (tile.columns * tile.rows), 8, 32);
   tile.steps = planner.Choose(name, kSteps, {1, 2, 4, 8, 16, 32}, std::min<int64_t>(steps, BitCeil(depth)));
-  tile.shares = planner.ChooseIf(name, kShare, Terms(planner, stage) >= 4 && !as_loops);
+  tile.shares = planner.ChooseIf(name, kShare, Terms(planner, stage) >= 4 && !planner.machine().is_processor);
   if (tile.shares) tile.parts = ChooseParts(planner, name, stage, tile);
   if (tile.parts > 1) tile.steps = kStepsOfPart;
   if (tile.shares) tile.buffers = ChooseBuffers(planner, name, stage, tile);

@@ -56,12 +56,15 @@ AxisId RowsOfWindows(const SchedulePlanner& planner, const Stage& stage, const A
 }
 
 // Where threads are loops: whether the compiler is left to make vectors of threads side by side, whose code has no
-// loops or barriers of its own. Rows that are long enough are a thread's, which computes with vectors. Windows that
-// move by more than an element gather what they read, each term for itself: of long ones a thread's columns, which
-// share it, are better.
+// loops or barriers of its own. Rows that are long enough are a thread's, which computes with vectors, unless they are
+// sums of an image and a filter alone: with one buffer more the compiler gives up, since it has to see that they do not
+// overlap. Windows that move by more than an element gather what they read, each term for itself: of long ones a
+// thread's columns, which share it, are better.
 bool ThreadsAreLanes(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& data, AxisId x) {
   if (!planner.machine().threads_are_loops || kRowsOfWindows * Terms(planner, stage) > kMostUnrolled) return false;
-  if (planner.Extent(stage, x) >= kVectorsFrom && data.strides[x] <= 2) return false;
+  const bool is_alone = stage.reduction == Reduction::kSum && planner.FinishingStage(planner.NameOf(stage)).empty();
+  if (planner.Extent(stage, x) >= kVectorsFrom && data.strides[x] <= 2 && !(is_alone && data.strides[x] == 1))
+    return false;
   for (AxisId axis : stage.reduce_ids())
     if (data.strides[x] > 1 && data.strides[axis] == 1 && planner.Extent(stage, axis) > 2 * data.strides[x])
       return false;
