@@ -273,7 +273,8 @@ size_t Packer::CopyStores(const std::vector<Node>& nodes, size_t at) {
       elements.insert(elements.end(), stored.args.begin(), stored.args.end());
     end = next + 1;
   }
-  if (elements.size() < kFewest) {
+  // A condition is a number in memory, and integers of as many bits as what was compared in a vector.
+  if (elements.size() < kFewest || Old(elements[0]).type == DType::kBool) {
     Copy(first);
     return at + 1;
   }

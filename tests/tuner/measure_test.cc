@@ -91,7 +91,8 @@ TEST(MeasureBatch, ASlowMomentOfTheDriftReferenceMakesNoBest) {
 TEST(MeasureBatch, WhatFailsInItsRehearsalIsNotRun) {
   const std::vector<Candidate> batch = SomeOf(OpenSpace(), 3);
   ScriptedEvaluator evaluator;
-  evaluator.on_rehearse = [](int n) {
+  evaluator.on_rehearse = [&](int n) {
+    EXPECT_TRUE(evaluator.timed.empty());  // nothing runs beside what is measured
     return n == 1 ? std::optional(Error{ErrorKind::kRunFailed, "killed by signal 11", ""}) : std::nullopt;
   };
   Result<std::vector<Trial>> trials = MeasureBatch(evaluator, batch, {}, {});

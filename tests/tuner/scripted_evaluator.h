@@ -53,7 +53,6 @@ class ScriptedEvaluator : public Evaluator {
   }
   std::vector<std::optional<Error>> Rehearse(std::span<const SealedMemfd* const> artifacts,
                                              const CheckOptions&) override {
-    EXPECT_EQ(checks_, 0) << "nothing runs beside what is measured";
     std::vector<std::optional<Error>> failures;
     for (const SealedMemfd* artifact : artifacts) {
       failures.push_back(Happens(on_rehearse, static_cast<int>(rehearsed.size())));

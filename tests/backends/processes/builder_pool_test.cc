@@ -94,7 +94,7 @@ TEST_F(FakeBuilder, TooManyDescriptorsEndTheChild) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
   const struct rlimit few{before + 60, usual.rlim_max};  // more would not fit
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  ExpectFailure("descriptors", ErrorKind::kBuildFailed, "descriptors in a frame that may have 16");
+  ExpectFailure("descriptors", ErrorKind::kBuildFailed, "descriptors in a frame that may have 32");
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
   EXPECT_EQ(Descriptors(), before);
 }

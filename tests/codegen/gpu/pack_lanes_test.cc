@@ -109,6 +109,12 @@ TEST(PackLanes, FunctionsAreOfVectors) {
   EXPECT_NE(text.find("hone_tanh_f32x16("), std::string::npos) << text;
 }
 
+TEST(PackLanes, ConditionsAreStoredOneByOne) {
+  const Program program = StraightFor("kernel b(x: f32[4096]) -> y: bool[4096] { y[i] = x[i] < 0.5 }");
+  const std::string text = PrintSources(program, *FindDialect("opencl"))[0];
+  EXPECT_EQ(text.find("vstore"), std::string::npos) << text;
+}
+
 // Code at random, most of which does the same to registers side by side: in turn, with something else in between, with
 // neighbours' values, with what was read before it changed.
 class RandomCode {
