@@ -12,7 +12,7 @@
 #include "backends/drivers/opencl_driver.h"
 #include "backends/gpu/build_for_gpu.h"
 #include "ir/device_artifact.h"
-#include "tests/support/sees_threads.h"
+#include "tests/support/sanitizers.h"
 
 namespace hone {
 namespace {

@@ -9,7 +9,7 @@
 #include "backends/drivers/vulkan_context.h"
 #include "backends/gpu/build_for_gpu.h"
 #include "ir/device_artifact.h"
-#include "tests/support/sees_threads.h"
+#include "tests/support/sanitizers.h"
 
 namespace hone {
 namespace borrowed_vulkan_test {

@@ -13,7 +13,7 @@
 #include "ir/device_artifact.h"
 #include "tests/support/data_index_kernels.h"
 #include "tests/support/operation_samples.h"
-#include "tests/support/sees_threads.h"
+#include "tests/support/sanitizers.h"
 
 namespace hone {
 namespace {
