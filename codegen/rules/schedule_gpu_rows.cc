@@ -40,7 +40,7 @@ constexpr int64_t kLongRow = 65536;  // elements for which more launches are soo
 constexpr int64_t kShortestPiece = 4096;
 // Of a thread that has a whole row: two vectors, whose sums do not wait for each other.
 constexpr int64_t kLanesOfAThread = 16;
-constexpr int64_t kTripsOfLanes = 32;       // or more: what lanes come to is added up one after the other
+constexpr int64_t kTripsOfLanes = 4;        // or more: what lanes come to is added up one after the other
 constexpr int64_t kElementsOfABlock = 512;  // of short rows: giving out a block takes as long as some of them
 
 int64_t RowThreadsAllowed(const SchedulePlanner& planner) {

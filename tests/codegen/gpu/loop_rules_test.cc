@@ -90,8 +90,8 @@ TEST(LoopRules, AThreadHasAWholeRow) {
     EXPECT_EQ(Decided(PlanOf(text), "vector"), 16) << text;
   }
   // Adding up as many lanes would take as long as a short row itself.
-  EXPECT_EQ(Decided(PlanOf("softmax(M=64,N=256)"), "vector"), 8);
-  EXPECT_EQ(Decided(PlanOf("softmax(M=64,N=128)"), "vector"), 4);
+  EXPECT_EQ(Decided(PlanOf("softmax(M=64,N=128)"), "vector"), 16);
+  EXPECT_EQ(Decided(PlanOf("softmax(M=64,N=32)"), "vector"), 8);
   // Of lanes no more than a fourth has nothing to do; short rows share a block.
   EXPECT_EQ(Decided(PlanOf("global_avgpool(C=1280,H=7,W=7)"), "vector"), 8);
   EXPECT_EQ(Decided(PlanOf("global_avgpool(C=1280,H=7,W=7)"), "block_rows"), 8);
