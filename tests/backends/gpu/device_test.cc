@@ -23,6 +23,7 @@
 #include "tests/backends/runner_fixture.h"
 #include "tests/support/data_index_kernels.h"
 #include "tests/support/operation_samples.h"
+#include "tests/support/sanitizers.h"
 
 namespace hone {
 namespace {
