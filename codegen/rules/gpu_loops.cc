@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMostRows = 8;
 constexpr int64_t kFewestLanes = 4;  // that are computed with as a vector
-constexpr int64_t kPaysFrom = 16;    // readings of an element, each way of copying it counted as one
+constexpr int64_t kPaysFrom = 16;    // times that an element is read, for which copying it pays
 
 int64_t LargestPower(int64_t most) { return BitCeil(most + 1) / 2; }  // of two
 
