@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "tuner/features_analysis.h"
+#include "tuner/features_launches.h"
 
 namespace hone {
 namespace {
@@ -106,7 +107,7 @@ Totals Sum(const Input& in) {
           &Operations::transcendental, &Operations::math_calls, &Operations::convert, &Operations::integer,
           &Operations::doubles, &Operations::shuffle, &Operations::masked_load, &Operations::masked_store,
           &Operations::branch, &Operations::lanes_issued, &Operations::lanes_used, &Operations::scalar,
-          &Operations::flops})
+          &Operations::flops, &Operations::instructed})
       add(member);
     for (size_t i = 0; i < features::kLaneAccesses; ++i) {
       totals.ops.load[i] += runs * node.ops.load[i];
@@ -119,7 +120,7 @@ Totals Sum(const Input& in) {
     totals.copied_bytes += runs * node.copied_bytes;
     totals.fullest_tile = std::max(totals.fullest_tile, node.tile_vectors);
     totals.bodies += instructions > 0;
-    if (node.parent >= 0) {
+    if (node.IsLoop()) {
       totals.loop_trips += runs;
       totals.loop_entries += node.entries;
     }
@@ -165,6 +166,7 @@ void WriteWork(const Input& in, const Totals& totals, Writer& out) {
   out.Share("integer_share", ops.integer, arithmetic);
   out.Share("double_share", ops.doubles, arithmetic);
   out.Share("scalar_share", ops.scalar, arithmetic);
+  out.Share("instruction_share", ops.instructed, ops.flops);
   out.Share("lanes_wasted", ops.lanes_issued - ops.lanes_used, ops.lanes_issued);
   out.Ratio("operations_per_flop", arithmetic, flops);
   out.Ratio("loads_per_flop", ops.Loads(), flops);
@@ -384,6 +386,32 @@ void WriteParallel(const Input& in, const Totals& totals, Writer& out) {
   out.Ratio("private_of_l2", static_cast<double>(in.program.workspace_per_worker), in.analysis.capacity[1]);
 }
 
+void WriteLaunches(const Input& in, Writer& out) {
+  const features::Launches l = features::AnalyzeLaunches(in.program, in.machine, in.analysis);
+  const double flops = std::max(1.0, in.analysis.needed_flops), units = std::max(1, in.machine.cores);
+  out.Group("launch");
+  out.Plain("launches", l.launches);
+  out.Share("share", l.cycles, l.all_cycles);
+  out.Log("blocks", l.blocks);
+  out.Ratio("blocks_per_unit", l.blocks, units);
+  // Of the last blocks, when fewer are left than there are units.
+  out.Share("waste", std::ceil(l.blocks / units) * units - l.blocks, std::ceil(l.blocks / units) * units);
+  out.Log("threads", l.threads);
+  out.Log("threads_x", l.threads_x);
+  out.Log("all_threads", l.blocks * l.threads);
+  out.Log("thread_cycles", l.thread_cycles);
+  out.Log("barriers", l.barriers);
+  out.Log("cycles_per_barrier", l.barriers > 0 ? l.thread_cycles / l.barriers : 0);
+  out.Share("block_bytes", l.block_bytes, static_cast<double>(in.machine.block_bytes));
+  out.Plain("trips_ahead", l.trips_ahead);
+  out.Ratio("accesses_per_flop", l.global_accesses, flops);
+  out.Ratio("sectors_per_flop", l.global_sectors, flops);
+  out.Log("sectors", l.global_accesses > 0 ? l.global_sectors / l.global_accesses : 0);
+  out.Ratio("passes_per_flop", l.shared_passes, flops);
+  out.Log("passes", l.shared_accesses > 0 ? l.shared_passes / l.shared_accesses : 0);
+  out.Share("in_block_storage", l.shared_accesses, l.shared_accesses + l.global_accesses);
+}
+
 // Cycles of the whole program by what could limit it, and how far that is from what the kernel needs at least.
 void WriteBounds(const Input& in, const Totals& totals, Writer& out) {
   const double lanes = in.machine.Lanes(4);
@@ -433,6 +461,7 @@ void WriteAll(const Input& in, Writer& out) {
   WriteMemory(in, out);
   WriteStructure(in, totals, out);
   WriteParallel(in, totals, out);
+  WriteLaunches(in, out);
   WriteBounds(in, totals, out);
 }
 

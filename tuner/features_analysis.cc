@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "ir/graph/op_traits.h"
 #include "tuner/features_cycles.h"
@@ -42,13 +43,27 @@ class Walker {
   using Mask = LoopMask;
   using Stored = IdVector<BufferId, char>;  // whether
 
+  // A fragment is a tile that the threads of a warp hold together.
+  static bool IsTile(const Buffer& buffer) {
+    return buffer.scope == Scope::kRegisters || buffer.scope == Scope::kFragments;
+  }
+
   Node& Here() { return analysis_.nodes[static_cast<size_t>(node_)]; }
 
   void Walk(const Stmt& stmt) {
     if (open_tiles_at_.size() < analysis_.nodes.size()) open_tiles_at_.resize(analysis_.nodes.size());
     switch (stmt.kind) {
-      case Stmt::Kind::kBlock:
-      case Stmt::Kind::kInstruction: return WalkBody(stmt);
+      case Stmt::Kind::kBlock: {
+        const bool together = std::exchange(is_together_, is_together_ || stmt.all_threads);
+        WalkBody(stmt);
+        is_together_ = together;
+        return;
+      }
+      case Stmt::Kind::kInstruction:
+        ++instructions_;
+        WalkBody(stmt);
+        --instructions_;
+        return;
       case Stmt::Kind::kRegisters:
         open_tiles_at_[static_cast<size_t>(node_)].push_back(stmt.buffer);
         open_tiles_.push_back(stmt.buffer);
@@ -57,7 +72,7 @@ class Walker {
         return;
       case Stmt::Kind::kLoop: return WalkLoop(stmt);
       case Stmt::Kind::kStore: return CountStore(stmt);
-      case Stmt::Kind::kBarrier: return;
+      case Stmt::Kind::kBarrier: Here().barriers += open_.Copies(~Mask{0}); return;
     }
   }
 
@@ -70,13 +85,26 @@ class Walker {
     for (const StmtPtr& child : stmt.body) Walk(*child);
   }
 
+  // That the loops around a node's body have begun.
+  double Threads(int n) const {
+    double threads = 1;
+    for (; n > 0; n = analysis_.nodes[static_cast<size_t>(n)].parent) {
+      const Node& node = analysis_.nodes[static_cast<size_t>(n)];
+      if (node.IsOfThreads()) threads *= node.trips;
+      if (node.is_together) break;
+    }
+    return threads;
+  }
+
   void WalkLoop(const Stmt& stmt) {
     if (stmt.RunsOnce()) return WalkBody(stmt);
     const bool expanded =
         stmt.loop == LoopKind::kVectorized || (stmt.loop == LoopKind::kUnrolled && !HasRuntimeLoop(stmt));
     const double trips = open_.AverageExtent(stmt.extent - stmt.begin);
     const int outer = node_;
+    const bool together = is_together_;
     if (!expanded) {
+      is_together_ = false;
       node_ = static_cast<int>(analysis_.nodes.size());
       Node& parent = analysis_.nodes[static_cast<size_t>(outer)];
       parent.children.push_back(node_);
@@ -87,8 +115,12 @@ class Walker {
       node.nest = nest_;
       node.trips = trips;
       node.entries = parent.executions;
+      node.is_together = together;
+      if (together) node.entries /= Threads(outer);
       node.executions = node.entries * trips;
       node.grain = stmt.grain;
+      node.axis = stmt.axis;
+      node.ahead = stmt.ahead;
       node.copies = parent.copies * (stmt.loop == LoopKind::kUnrolled ? trips : 1);
       analysis_.nodes.push_back(std::move(node));
       open_tiles_at_.push_back(open_tiles_);
@@ -101,6 +133,7 @@ class Walker {
       open_.Pop();
     }
     node_ = outer;
+    is_together_ = together;
   }
 
   // The loop in whose body something with these dependences is computed: what a loop does not move is done before it.
@@ -127,7 +160,12 @@ class Walker {
     } else {
       ops.scalar += count;
     }
-    ops.flops += copies * (vector ? open_.ActiveLanes() : 1);
+    AddFlops(ops, copies * (vector ? open_.ActiveLanes() : 1));
+  }
+
+  void AddFlops(Operations& ops, double count) {
+    ops.flops += count;
+    if (instructions_ > 0) ops.instructed += count;
   }
 
   static double Operations::* KindOf(Op op, DType type) {
@@ -182,7 +220,7 @@ class Walker {
     // What a loop stores changes while it runs.
     for (int node = node_; node > 0; node = analysis_.nodes[static_cast<size_t>(node)].parent)
       if (stored_[static_cast<size_t>(node)][load.buffer]) mask |= BitOf(node);
-    if (buffer.scope == Scope::kRegisters)
+    if (IsTile(buffer))
       CountTileRead(load, indexed);
     else if (!CountLoad(load, mask) && node_ > 0)
       mask |= BitOf(node_);
@@ -258,6 +296,7 @@ class Walker {
       if (step == 1) {
         access.lanes = LaneAccess::kContiguous;
         access.count = copies * widths;
+        access.elements = open_.ActiveLanes() / widths;
       } else if (step && *step > 1 && *step <= machine_.widest_lane_stride && !is_store && !HasRuntimeLanes(guard)) {
         // All of what lies between is loaded, and the lanes are picked out of it.
         access.lanes = LaneAccess::kStrided;
@@ -329,7 +368,7 @@ class Walker {
         node.ops.add += copies * (steps + open_.Widths(value.type) - 1);
       } else {
         CountArithmetic(kind, lanes, value.type, copies);
-        if (is_fma) node.ops.flops += copies * open_.ActiveLanes();
+        if (is_fma) AddFlops(node.ops, copies * open_.ActiveLanes());
       }
       const bool carried = node_ > 0 && (index_mask & BitOf(node_)) == 0;
       const double accumulators = open_.Copies(index_mask);
@@ -341,12 +380,12 @@ class Walker {
         const double links = copies / accumulators + halvings * machine_.lane_step_latency / machine_.fma_latency;
         node.chains += accumulators * widths;
         node.chain_links = std::max(node.chain_links, links);
-        node.chain_in_memory |= buffer.scope != Scope::kRegisters;
+        node.chain_in_memory |= !IsTile(buffer);
       }
     }
     if (!is_settled && !open_.IsVector(guard_mask)) node.ops.branch += open_.Copies(guard_mask);
 
-    if (buffer.scope == Scope::kRegisters) {
+    if (IsTile(buffer)) {
       Tile& tile = tiles_[stmt.buffer];
       tile.vectors = std::max(tile.vectors, open_.Copies(index_mask) * (by_lanes ? open_.Widths(buffer.dtype) : 1));
       if (by_lanes) tile.lane_step = open_.LaneStep(stmt.buffer, stmt.index).value_or(0);
@@ -356,7 +395,8 @@ class Walker {
     const Mask every_time = node_ > 0 ? BitOf(node_) : 0;
     if (combines) CountAccess(stmt.buffer, stmt.index, stmt.guard, index_mask | guard_mask | every_time, false);
     CountAccess(stmt.buffer, stmt.index, stmt.guard, index_mask | guard_mask, true);
-    const bool copies_memory = !combines && value.kind == ValueNode::Kind::kLoad && !program_.InRegisters(value.buffer);
+    const bool copies_memory =
+        !combines && value.kind == ValueNode::Kind::kLoad && !IsTile(program_.buffer(value.buffer));
     if (copies_memory) node.copied_bytes += copies * open_.ActiveLanes() * static_cast<double>(ByteSize(buffer.dtype));
   }
 
@@ -371,6 +411,8 @@ class Walker {
   std::vector<Stored> stored_;                           // by node: buffers written inside
   int node_ = 0;
   int nest_ = 0;
+  int instructions_ = 0;      // that enclose this
+  bool is_together_ = false;  // all threads of a block compute what comes now, and no loop of it has begun
 };
 
 }  // namespace

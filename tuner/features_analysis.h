@@ -42,6 +42,7 @@ struct Operations {
   double lanes_used = 0;    // … and those of them that compute something wanted
   double scalar = 0;        // arithmetic done one element at a time
   double flops = 0;         // elements computed × operations, accumulation included
+  double instructed = 0;    // of those: by instructions that take several terms (codegen/instructions.h)
 
   double Arithmetic() const { return fma + add + multiply + compare + divide + transcendental + convert + integer; }
   double Loads() const;
@@ -58,6 +59,7 @@ struct Access {
   int64_t prefetch = 0;  // bytes ahead
   LaneAccess lanes = LaneAccess::kScalar;
   double count = 0;            // hardware loads or stores per execution of the body
+  double elements = 1;         // side by side, of each
   std::vector<double> stride;  // elements of the flat buffer, signed, per open loop, outermost first
   std::vector<double> step;    // per dimension and open loop: |index elements| per trip; dimension-major
   std::vector<double> trips;   // per open loop
@@ -75,6 +77,10 @@ struct Node {
   double entries = 1;     // how often the loop starts
   double executions = 1;  // entries × trips
   int64_t grain = 1;
+  LaunchAxis axis = LaunchAxis::kBlockX;  // kBound
+  bool is_together = false;               // all threads of the block compute it, whatever loops of them enclose it
+  double barriers = 0;                    // directly inside, per execution
+  int64_t ahead = 0;                      // trips that its pipeline copies ahead
   Operations ops;
   double copies = 1;  // of the body in the code, by unrolled loops around a loop
   // Accumulation that the loop carries: independent chains in hardware vectors, and links per chain and trip.
@@ -87,6 +93,9 @@ struct Node {
   double vector_lanes = 1;  // lanes that the widest vectorised loop of the body fills
 
   bool IsInnermost() const { return children.empty(); }
+  // Whether it counts and branches: the root does not, nor what each block or thread does once.
+  bool IsLoop() const { return parent >= 0 && kind != LoopKind::kBound; }
+  bool IsOfThreads() const { return kind == LoopKind::kBound && IsThreadAxis(axis); }
 };
 
 using PerBuffer = IdVector<BufferId, double>;

@@ -60,7 +60,7 @@ BodyCycles CyclesOf(const Node& node, const MachineModel& machine) {
   cycles.shuffle = ops.shuffle / machine.shuffles_per_cycle;
   // A broadcast or contiguous load is part of the instruction that uses it, once.
   const double folded = std::min(ops.load[static_cast<size_t>(LaneAccess::kBroadcast)], ops.fma);
-  const bool is_loop = node.parent >= 0;
+  const bool is_loop = node.IsLoop();
   const double issued = ops.Instructions(machine) - folded + (is_loop ? machine.loop_instructions : 0);
   cycles.issue = issued / machine.instructions_per_cycle + (is_loop ? machine.loop_trip_cycles : 0);
   cycles.latency = node.chain_links * (node.chain_in_memory ? machine.memory_accumulate_latency : machine.fma_latency);

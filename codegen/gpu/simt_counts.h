@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -11,17 +12,23 @@
 
 namespace hone::simt {
 
+// Bytes of a buffer, from … to, that a thread of a warp touches at an instruction.
+using Bytes = std::pair<int64_t, int64_t>;
+// Sectors of global memory (32 bytes) that they lie in.
+int64_t SectorsOf(std::span<const Bytes> touched);
+// How often block storage is passed over for them: 32 banks of 4 bytes, one word of each at a time.
+int64_t PassesOf(std::span<const Bytes> touched);
+
 class AccessCounts {
  public:
   // A warp, an instruction of it, how often it came there before, and whether it is of block storage.
   using Key = std::tuple<int64_t, size_t, int64_t, bool>;
-  // Bytes of the buffer that a thread touches, from … to.
   void Add(const Key& key, int64_t begin, int64_t end) { touched_[key].emplace_back(begin, end); }
   // Sectors of global memory and passes over banks; then forgets it all.
   void AddTo(SimtReport& report);
 
  private:
-  std::map<Key, std::vector<std::pair<int64_t, int64_t>>> touched_;
+  std::map<Key, std::vector<Bytes>> touched_;
 };
 
 }  // namespace hone::simt

@@ -27,6 +27,7 @@ Target TargetOf(const std::string& text) {
 }
 Target Avx512() { return TargetOf("avx512 cpu=generic l1=49152 l2=2097152 l3=33554432 cores=1"); }
 Target Avx2() { return TargetOf("avx2 cpu=generic l1=32768 l2=262144 l3=8388608 cores=1"); }
+Target OpenCl() { return TargetOf("opencl block_bytes=32768 block_threads=256"); }
 Target Neon() { return TargetOf("neon cpu=generic l1=65536 l2=1048576 l3=4194304 cores=4"); }
 
 // `schedule`: nullopt for the default one.
@@ -83,7 +84,7 @@ TEST(Features, NamesAreDistinctAndFixed) {
   EXPECT_EQ(names.data(), FeatureNames().data());
 }
 
-TEST(Features, AreFiniteForTheModelsKernelsOnEachInstructionSet) {
+TEST(Features, AreFiniteForTheModelsKernelsOnEachKindOfTarget) {
   std::set<std::string> kernels;
   for (const auto& entry : std::filesystem::directory_iterator(HONE_SOURCE_DIR "/models")) {
     std::ifstream file(entry.path());
@@ -94,7 +95,7 @@ TEST(Features, AreFiniteForTheModelsKernelsOnEachInstructionSet) {
   std::set<std::vector<float>> distinct;
   size_t programs = 0;
   double seconds = 0;
-  for (const Target& target : {Avx512(), Avx2(), Neon()})
+  for (const Target& target : {Avx512(), Avx2(), Neon(), OpenCl()})
     for (const std::string& kernel : kernels) {
       Result<LoopProgram> program = ProgramOf(kernel, target);
       ASSERT_TRUE(program) << kernel << ": " << program.error().Text();
