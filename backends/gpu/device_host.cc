@@ -135,7 +135,11 @@ class DeviceHost {
       AwaitQuestion();
       Result<ChildFrame> frame = runner_.Receive(MonotonicTime::max());
       if (!frame) Quit();
-      if (frame->type == ChildMessage::kRehearse) {
+      if (frame->type == ChildMessage::kRenew) {
+        stages_.resize(1);
+        stages_[0]->child.End(std::chrono::milliseconds(0));
+        Answer(frame->id, ChildMessage::kRenewed, std::string());
+      } else if (frame->type == ChildMessage::kRehearse) {
         const Result<Rehearsals> rehearsals = Rehearse(*frame);
         Answer(frame->id, ChildMessage::kRehearsed,
                rehearsals ? Result<std::string>(EncodeRehearsals(*rehearsals)) : rehearsals.error());
@@ -287,11 +291,7 @@ class DeviceLauncher : public Launcher {
     const uint64_t id = next_id_++;
     HONE_TRY(channel_.Send(ChildMessage::kLaunch, id, EncodeCandidateSpec(spec), {artifact.fd(), arena_fd},
                            MonotonicTime::max()));
-    ChildFrame frame = HONE_TRY(channel_.Receive(MonotonicTime::max()));
-    if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
-    if (frame.type != ChildMessage::kLaunched || frame.id != id)
-      return Error{ErrorKind::kInternal, "the device's host answered another question", ""};
-    return DecodeOutcome(frame.body);
+    return DecodeOutcome(HONE_TRY(Receive(id, ChildMessage::kLaunched)));
   }
 
   Result<Rehearsals> Rehearse(std::span<const CandidateSpec> specs, std::span<const SealedMemfd> artifacts,
@@ -303,17 +303,32 @@ class DeviceLauncher : public Launcher {
     HONE_TRY(channel_.Send(ChildMessage::kRehearse, id,
                            EncodeRehearsalPlan({at_once, std::vector<CandidateSpec>(specs.begin(), specs.end())}), fds,
                            MonotonicTime::max()));
-    ChildFrame frame = HONE_TRY(channel_.Receive(MonotonicTime::max()));
-    if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
-    Rehearsals rehearsals = HONE_TRY(DecodeRehearsals(frame.body));
-    if (frame.type != ChildMessage::kRehearsed || frame.id != id || rehearsals.size() != artifacts.size())
-      return Error{ErrorKind::kInternal, "the device's host answered another question", ""};
+    Rehearsals rehearsals = HONE_TRY(DecodeRehearsals(HONE_TRY(Receive(id, ChildMessage::kRehearsed))));
+    if (rehearsals.size() != artifacts.size()) return Error{ErrorKind::kInternal, kAnotherQuestion, ""};
     return rehearsals;
+  }
+
+  bool IsResident() const override { return true; }
+
+  Result<void> Renew() override {
+    const uint64_t id = next_id_++;
+    HONE_TRY(channel_.Send(ChildMessage::kRenew, id, {}, {}, MonotonicTime::max()));
+    HONE_TRY(Receive(id, ChildMessage::kRenewed));
+    return {};
   }
 
   const Confinement& confinement() const override { return confinement_; }
 
  private:
+  static constexpr char kAnotherQuestion[] = "the device's host answered another question";
+
+  Result<std::string> Receive(uint64_t id, ChildMessage answer) {
+    ChildFrame frame = HONE_TRY(channel_.Receive(MonotonicTime::max()));
+    if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
+    if (frame.type != answer || frame.id != id) return Error{ErrorKind::kInternal, kAnotherQuestion, ""};
+    return std::move(frame.body);
+  }
+
   ChildChannel channel_;
   const Confinement confinement_;
   uint64_t next_id_ = 1;

@@ -40,6 +40,8 @@ enum class ChildMessage : uint8_t {
   kLaunched = 21,
   kRehearse = 22,  // with the artifacts, and for a device's host with the buffers
   kRehearsed = 23,
+  kRenew = 24,  // to a device's host
+  kRenewed = 25,
   kListed = 30,  // unasked: the devices of a kind, a target a line
   kCopied = 31,  // unasked: how fast copies to a device are
   // With the runner of another machine; their numbers and bodies change with kRemoteVersion.

@@ -58,6 +58,10 @@ class Launcher {
     return Rehearsals(artifacts.size());
   }
 
+  // Whether one process runs candidate after candidate. Renew ends it; another one runs the next. Errors as Run's.
+  virtual bool IsResident() const { return false; }
+  virtual Result<void> Renew() { return {}; }
+
   virtual const Confinement& confinement() const = 0;  // of who runs them
 };
 

@@ -9,6 +9,7 @@
 #include "backends/processes/child_messages.h"
 #include "backends/processes/child_pool.h"
 #include "backends/runner/guarded_arena.h"
+#include "backends/runner/known_kernel.h"
 #include "backends/runner/runner_check.h"
 #include "backends/runner/workload.h"
 #include "backends/sandbox/sandbox.h"
@@ -25,7 +26,8 @@ class Runner {
       : channel_(std::move(channel)),
         checked_{std::move(checked), Placement::kAtGuards},
         timed_{std::move(timed), Placement::kAligned},
-        launcher_(std::move(launcher)) {}
+        launcher_(std::move(launcher)),
+        known_(*launcher_) {}
 
   int Serve() {
     while (true) {
@@ -59,7 +61,6 @@ class Runner {
     switch (frame.type) {
       case ChildMessage::kPrepare:
         reply = ChildMessage::kPrepared;
-        checked_.workload.reset();
         timed_.workload.reset();
         kernel_ = frame.body;
         if (Result<void> ready = LayOut(checked_, {}, false); !ready) {
@@ -77,6 +78,7 @@ class Runner {
   Result<void> LayOut(Layout& layout, const std::vector<int64_t>& sizes, bool full) {
     Stopwatch watch;
     layout.workload.reset();
+    if (&layout == &checked_) known_.Forget();
     std::unique_ptr<Workload> workload = HONE_TRY(Workload::Open(kernel_, sizes, layout.arena, layout.placement));
     if (layout.placement == Placement::kAtGuards) HONE_TRY(workload->ComputeReference({.full = full}));
     layout.workload = std::move(workload);
@@ -105,12 +107,23 @@ class Runner {
     CheckReport report;
     Result<SealedMemfd> artifact = TakeArtifact(frame);
     if (artifact)
-      report = HONE_TRY(CheckCandidate(*checked_.workload, checked_.arena, *launcher_, *artifact, options));
+      report = HONE_TRY(Check(*artifact, options));
     else
       report.failure = std::move(artifact).error();
     report.check_us = watch.Microseconds();
     report.prepare_us = checked_.prepare_us;
     return EncodeCheckReport(report);
+  }
+
+  Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) {
+    const auto check = [&] {
+      return CheckCandidate(*checked_.workload, checked_.arena, *launcher_, artifact, options);
+    };
+    CheckReport report = HONE_TRY(check());
+    const bool is_wrong = report.failure && report.failure->kind == ErrorKind::kWrongResult;
+    if (HONE_TRY(known_.IsDoubtful(*checked_.workload, checked_.arena, is_wrong))) report = HONE_TRY(check());
+    if (!report.failure) known_.Learn(artifact, options);
+    return report;
   }
 
   Result<std::string> Rehearse(ChildFrame& frame) {
@@ -127,12 +140,16 @@ class Runner {
     TimeOptions options = HONE_TRY(DecodeTimeOptions(frame.body));
     HONE_TRY(Ensure(timed_, options.sizes, false));
     SealedMemfd artifact = HONE_TRY(TakeArtifact(frame));
-    return EncodeTiming(HONE_TRY(TimeCandidate(*timed_.workload, timed_.arena, *launcher_, artifact, options)));
+    const auto time = [&] { return TimeCandidate(*timed_.workload, timed_.arena, *launcher_, artifact, options); };
+    Result<RunTiming> timing = time();
+    if (checked_.workload && HONE_TRY(known_.IsDoubtful(*checked_.workload, checked_.arena, false))) timing = time();
+    return EncodeTiming(HONE_TRY(std::move(timing)));
   }
 
   ChildChannel channel_;
   Layout checked_, timed_;
   std::unique_ptr<Launcher> launcher_;
+  KnownKernel known_;
   std::string kernel_;  // that was prepared last; it stays when it cannot be laid out at some sizes
 };
 

@@ -292,14 +292,21 @@ class CudaRunner : public ::testing::Test {
     return Check(ArtifactOf(function, PrintTarget(device_.target)), options);
   }
   Result<CheckReport> Check(const DeviceArtifact& artifact, CheckOptions options) const {
-    const std::string bytes = EncodeDeviceArtifact(artifact);
-    const SealedMemfd file = SealedMemfd::Create(AsBytes(bytes)).value();
-    std::unique_ptr<WorkerPools::Reference> reference =
-        pools_->Prepare(kTwice, device_.target, In(seconds(60))).value();
-    return reference->Check(file, options, In(seconds(60)));
+    return Prepare()->Check(FileOf(artifact), options, In(seconds(60)));
+  }
+  std::unique_ptr<WorkerPools::Reference> Prepare() const {
+    return pools_->Prepare(kTwice, device_.target, In(seconds(60))).value();
+  }
+  static SealedMemfd FileOf(const DeviceArtifact& artifact) {
+    return SealedMemfd::Create(AsBytes(EncodeDeviceArtifact(artifact))).value();
+  }
+  SealedMemfd FileOf(const std::string& function) const {
+    return FileOf(ArtifactOf(function, PrintTarget(device_.target)));
   }
   std::string Refusal(const std::string& function, CheckOptions options = {}) const {
-    const Result<CheckReport> report = Check(function, options);
+    return TextOf(Check(function, options));
+  }
+  static std::string TextOf(const Result<CheckReport>& report) {
     if (!report) return report.error().Text();
     return report->failure ? report->failure->Text() : "it is verified";
   }
@@ -381,19 +388,60 @@ std::vector<pid_t> LastDescendants() {
   return last;
 }
 
+// The process with the driver in it.
+std::vector<pid_t> DeviceProcesses() {
+  std::vector<pid_t> found;
+  for (const pid_t process : LastDescendants())
+    if (ReadFile("/proc/" + std::to_string(process) + "/comm", 64).value_or("").starts_with("hone-device-run"))
+      found.push_back(process);
+  return found;
+}
+
 TEST_F(CudaRunner, ADeviceProcessThatEndsBetweenKernelsIsNoKernelsFault) {
   EXPECT_EQ(Refusal("twice_then_ends"), "it is verified");
   EXPECT_EQ(Refusal("twice"), "it is verified");
   std::vector<pid_t> killed;
-  for (const pid_t process : LastDescendants()) {
-    const std::string name = ReadFile("/proc/" + std::to_string(process) + "/comm", 64).value_or("");
-    if (name.starts_with("hone-device-run") && ::kill(process, SIGKILL) == 0) killed.push_back(process);
-  }
+  for (const pid_t process : DeviceProcesses())
+    if (::kill(process, SIGKILL) == 0) killed.push_back(process);
   ASSERT_FALSE(killed.empty());
   EXPECT_EQ(Refusal("twice"), "it is verified");
   // Of two processes that end before it has run, it is to blame.
   EXPECT_THAT(Refusal("ends"), HasSubstr("ended the process"));
   EXPECT_EQ(Refusal("twice"), "it is verified");
+}
+
+// Nothing says so but results that were right before.
+TEST_F(CudaRunner, AProcessThatComputesWronglySinceSomeKernelIsEnded) {
+  std::unique_ptr<WorkerPools::Reference> reference = Prepare();
+  const auto check = [&](const std::string& function) {
+    return TextOf(reference->Check(FileOf(function), {}, In(seconds(60))));
+  };
+  EXPECT_EQ(check("twice"), "it is verified");
+  EXPECT_EQ(check("twice_then_lies"), "it is verified");
+  EXPECT_EQ(check("twice_after_a_while"), "it is verified");
+  EXPECT_THAT(check("thrice"), HasSubstr("elements are wrong"));
+  reference.reset();
+  // Where nothing is known of the kernel yet.
+  EXPECT_EQ(Refusal("twice_then_lies"), "it is verified");
+  EXPECT_EQ(Refusal("twice"), "it is verified");
+  EXPECT_THAT(Refusal("thrice"), HasSubstr("elements are wrong"));
+}
+
+TEST_F(CudaRunner, AProcessThatComputesWronglyIsFoundWhileKernelsAreTimed) {
+  const std::unique_ptr<Evaluator> evaluator = pools_->MakeEvaluator(kTwice, device_.target, {}).value();
+  const auto check = [&](const std::string& function) { return TextOf(evaluator->Check(FileOf(function), {})); };
+  const auto time = [&](int times) {
+    for (int i = 0; i < times; ++i) ASSERT_TRUE(evaluator->Time(FileOf("twice"), {}));
+  };
+  EXPECT_EQ(check("twice"), "it is verified");
+  const std::vector<pid_t> first = DeviceProcesses();
+  ASSERT_EQ(first.size(), 1u);
+  time(20);
+  EXPECT_EQ(DeviceProcesses(), first);
+  EXPECT_EQ(check("twice_then_lies"), "it is verified");
+  time(20);
+  EXPECT_NE(DeviceProcesses(), first);
+  EXPECT_EQ(DeviceProcesses().size(), 1u);
 }
 
 TEST_F(CudaRunner, MemoryThatTheDeviceDoesNotHaveIsALimit) {

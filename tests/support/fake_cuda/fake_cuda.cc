@@ -64,6 +64,8 @@ bool Holds(Address address, size_t bytes) {
   return address >= begin && address - begin <= size && bytes <= size - (address - begin);
 }
 
+bool lies = false;  // what is computed is wrong, and no call says so
+
 struct Call {
   unsigned threads;
   void** parameters;
@@ -71,7 +73,7 @@ struct Call {
 };
 
 void Twice(const Call& call) {
-  for (unsigned i = 0; i < call.threads; ++i) call.Pointer(1)[i] = call.Pointer(0)[i] * 2;
+  for (unsigned i = 0; i < call.threads; ++i) call.Pointer(1)[i] = call.Pointer(0)[i] * (lies ? 5 : 2);
 }
 // All that lies there, without the bytes that honed puts around what it checks.
 void TwiceAll(const Call& call) {
@@ -99,6 +101,11 @@ void TwiceThenEnds(const Call& call) {
   Twice(call);
   state.at_next_code = End;
 }
+// Right itself, and the last thing that is: whatever runs later in this process is wrong.
+void TwiceThenLies(const Call& call) {
+  Twice(call);
+  lies = true;
+}
 // As drivers do that compile at the first launch.
 void TwiceAfterAWhile(const Call& call) {
   static bool is_compiled = false;
@@ -124,6 +131,7 @@ constexpr Known kFunctions[] = {{"twice", Twice},
                                 {"fault", Fault},
                                 {"twice_then_breaks", TwiceThenBreaks},
                                 {"twice_then_ends", TwiceThenEnds},
+                                {"twice_then_lies", TwiceThenLies},
                                 {"endless", Endless},
                                 {"twice_slowly", TwiceSlowly},
                                 {"twice_after_a_while", TwiceAfterAWhile}};
