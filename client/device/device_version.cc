@@ -1,6 +1,7 @@
 #include "client/device/device_version.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -35,7 +36,33 @@ Result<std::unique_ptr<DeviceVersion>> DeviceVersion::Create(std::shared_ptr<Sha
   auto slot = std::make_unique<Slot>();
   slot->kernel = HONE_TRY(version->device_->context->LoadBorrowed(code.artifact));
   version->slots_.push_back(std::move(slot));
+  HONE_TRY(version->Warm());
   return version;
+}
+
+Result<void> DeviceVersion::Warm() {
+  size_t read = 0, written = 0;
+  for (const DeviceBuffer& buffer : buffers_)
+    if (size_t& most = buffer.is_written ? written : read; buffer.operand >= 0)
+      most = std::max(most, static_cast<size_t>(buffer.bytes));
+  if (read + written > kMostToWarm) return {};
+  MutexLock lock(device_->own_queue);
+  BorrowedContext& context = *device_->context;
+  // Zeros are good indices, too.
+  const std::vector<std::byte> zeros(std::max(read, written));
+  const auto allocate = [&](size_t bytes) -> Result<std::unique_ptr<DeviceMemory>> {
+    std::unique_ptr<DeviceMemory> memory = HONE_TRY(context.Allocate(std::max<size_t>(bytes, 1)));
+    if (bytes > 0) HONE_TRY(context.Write(*memory, 0, std::span(zeros).first(bytes)));
+    return memory;
+  };
+  const Result<std::unique_ptr<DeviceMemory>> inputs = allocate(read), outputs = allocate(written);
+  if (!inputs || !outputs) return {};  // the first call may still find the memory that it wants
+  BorrowedKernel& kernel = *slots_.front()->kernel;
+  for (size_t i = 0; i < buffers_.size(); ++i)
+    if (buffers_[i].operand >= 0) HONE_TRY(kernel.Place(i, buffers_[i].is_written ? **outputs : **inputs, 0));
+  if (std::ranges::any_of(packs_, std::identity())) HONE_TRY(kernel.Pack());
+  HONE_TRY(kernel.Enqueue());
+  return context.Finish();
 }
 
 DeviceVersion::DeviceVersion(std::shared_ptr<SharedDevice> device, const DeviceCode& code, ServedFacts facts)

@@ -31,7 +31,8 @@ struct DeviceCode : Updatable::Code {
 // One thread at a time, but for RunOwn.
 class DeviceVersion : public Updatable::Version {
  public:
-  // Compiles. kBuildFailed, kLimit (no memory), kUnsupported (another device's code).
+  // Compiles, and calls it once on zeros, since drivers compile or load some of it only then: not at the application's
+  // first call. kBuildFailed, kLimit (no memory), kUnsupported (another device's code), kRunFailed.
   static Result<std::unique_ptr<DeviceVersion>> Create(std::shared_ptr<SharedDevice> device, const DeviceCode& code,
                                                        ServedFacts facts);
   ~DeviceVersion() override;  // waits
@@ -66,9 +67,11 @@ class DeviceVersion : public Updatable::Version {
   void Wait();
 
  private:
+  static constexpr size_t kMostToWarm = size_t{256} << 20;  // bytes of operands
   static constexpr size_t kMostOrdered = 4;  // slots beyond: calls wait for each other, where they can be made to
 
   DeviceVersion(std::shared_ptr<SharedDevice> device, const DeviceCode& code, ServedFacts facts);
+  Result<void> Warm();
   Result<Slot*> SlotFor(void* queue);
   Result<Slot*> AddSlot();
   Result<void> PlaceAndPack(size_t operand);

@@ -25,6 +25,12 @@ constexpr double kTimedFlops = 2e8;  // some milliseconds on any machine
 constexpr int64_t kTimedBytes = int64_t{32} << 20;
 constexpr int kTimedRuns = 3;
 
+// On a device the first call may compile or load, which says nothing about the next: there one more is worth it.
+int TimedRuns(const ResolvedKernel& identity) {
+  const bool is_cheap = identity.flops <= kTimedFlops && identity.operand_bytes <= kTimedBytes;
+  return is_cheap ? kTimedRuns : identity.target.device() != nullptr ? 1 : 0;
+}
+
 double ExpectedUs(const Record& record) {
   auto us = [](std::chrono::nanoseconds time) { return std::chrono::duration<double, std::micro>(time).count(); };
   if (record.measured) return us(record.measured->time);
@@ -51,14 +57,13 @@ Result<CheckReport> LookupPath::Check(const ResolvedKernel& identity, const std:
                                       const CompileRequest& options) {
   CheckOptions check;
   check.workers = identity.key.threads;
-  bool cheap = identity.flops <= kTimedFlops && identity.operand_bytes <= kTimedBytes;
-  check.timed_runs = cheap ? kTimedRuns : 0;
+  check.timed_runs = TimedRuns(identity);
   const auto deadline = steady_clock::now() + options.limits.check;
   return CheckAllSizes(HONE_TRY(ParseKernel(identity.key.canonical)), schedule, check,
                        [&](const CheckOptions& each) { return reference.Check(object, each, deadline); });
 }
 
-void LookupPath::NoteTime(const CheckReport& report, int threads, Record& record) {
+void LookupPath::NoteTime(const CheckReport& report, const ResolvedKernel& identity, Record& record) {
   if (record.source && std::exchange(record.source->times_elsewhere, false)) record.measured.reset();
   auto ns = [](double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); };
   if (report.time_us > 0) {
@@ -66,8 +71,8 @@ void LookupPath::NoteTime(const CheckReport& report, int threads, Record& record
                              .noise = ns(std::max(0.0, report.first_run_us - report.time_us)),
                              .temperature = CacheTemperature::kWarm,
                              .statistic = TimeStatistic::kMinimum,
-                             .threads = threads,
-                             .repeats = kTimedRuns};
+                             .threads = identity.key.threads,
+                             .repeats = TimedRuns(identity)};
   } else if (report.first_run_us > 0) {  // else nobody knows: it ran on an emulator
     record.expected = ns(report.first_run_us);
   }
@@ -151,7 +156,7 @@ Result<Compiled> LookupPath::CheckImported(const LookUpResult& found, const Comp
 
   Record record = *found.known;
   record.check = {report.max_rel_err, report.samples, report.full};
-  NoteTime(report, identity.key.threads, record);
+  NoteTime(report, identity, record);
   Store(found, record, *artifact);
   ++metrics_.imported_checked;
   Compiled compiled;

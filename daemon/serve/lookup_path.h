@@ -104,7 +104,7 @@ class LookupPath {
                                    WorkerPools::Reference& reference, const SealedMemfd& object,
                                    const CompileRequest& options);
   // What the check's calls took, as a first idea of the kernel's speed. Tuning measures properly.
-  static void NoteTime(const CheckReport& report, int threads, Record& record);
+  static void NoteTime(const CheckReport& report, const ResolvedKernel& identity, Record& record);
   WorkerPools& WorkerPoolsOf(const ResolvedKernel& identity, const CompileRequest& options) {
     if (options.pools != nullptr) return *options.pools;
     return identity.on ? *identity.on->pools : pools_;

@@ -206,7 +206,7 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   const std::string choices = ChoicesOf(schedule);
   record.schedule = ChoicesOf(built.schedule) == choices ? built.schedule : WithChoices(built.schedule, choices);
   record.check = {report.max_rel_err, report.samples, report.full};
-  if (is_checked) NoteTime(report, identity.key.threads, record);
+  if (is_checked) NoteTime(report, identity, record);
   Digest256 digest{};
   HONE_CHECK(built.digest.size() == digest.size());
   std::copy(built.digest.begin(), built.digest.end(), digest.begin());

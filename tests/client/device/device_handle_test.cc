@@ -33,6 +33,7 @@ struct Script {
   std::vector<std::shared_ptr<Enqueued>> enqueued;
   std::vector<std::string> loaded;  // of versions that are there, by source
   int packed = 0;
+  int warmed = 0;  // calls on zeros by the context's own queue
   bool can_order = true;
   bool can_place = true, can_pack = true;
 
@@ -82,7 +83,10 @@ class ScriptedKernel : public BorrowedKernel {
     operands_[buffer] = &const_cast<ScriptedMemory&>(static_cast<const ScriptedMemory&>(memory)).elements;
     return {};
   }
-  Result<void> Enqueue() override { return Add(), Result<void>(); }
+  Result<void> Enqueue() override {
+    script_.warmed += std::ranges::all_of(*operands_[0], [](float x) { return x == 0; });
+    return Add(), Result<void>();
+  }
   Result<void> Write(size_t, std::span<const std::byte>) override { return {}; }
   Result<void> Read(size_t, std::span<std::byte>) override { return {}; }
   Result<int64_t> Pack() override {
@@ -226,13 +230,23 @@ TEST_F(DeviceHandleTest, AReplacedVersionStaysUntilItsWorkHasEnded) {
   ASSERT_TRUE(Bind());
   ASSERT_TRUE(EnqueueOn(1));
   Replace("second");
-  EXPECT_EQ(script_.packed, 2);  // for each version
+  EXPECT_EQ(script_.packed, 2 * 2);  // for each version: as it is warmed, and what is bound
   ASSERT_TRUE(EnqueueOn(1));
   EXPECT_TRUE(IsRight());
   EXPECT_FALSE(handle_->Reclaim());
   EXPECT_THAT(script_.loaded, ::testing::ElementsAre("first", "second"));
   script_.enqueued[0]->has_ended = true;
   EXPECT_TRUE(handle_->Reclaim());
+  EXPECT_THAT(script_.loaded, ::testing::ElementsAre("second"));
+}
+
+TEST_F(DeviceHandleTest, AVersionRunsBeforeTheApplicationCallsIt) {
+  EXPECT_EQ(script_.warmed, 1);
+  Replace("second");
+  EXPECT_EQ(script_.warmed, 2);
+  EXPECT_TRUE(script_.enqueued.empty());  // on queues of the application
+  script_.can_pack = false;
+  EXPECT_THAT(handle_->PrepareCode(Code("third"), {}).error().Text(), HasSubstr("the driver does not pack"));
   EXPECT_THAT(script_.loaded, ::testing::ElementsAre("second"));
 }
 
@@ -315,6 +329,7 @@ TEST_F(DeviceHandleTest, ABindThatFailedHasBoundNothing) {
   script_.can_pack = false;
   EXPECT_FALSE(Bind());
   EXPECT_THAT(Refusal({On(x_), {}, On(y_)}), HasSubstr("operand 1 (w): the code packs it: bind it before"));
+  script_.can_pack = true;
   Replace("second");  // which is not bound either
   EXPECT_THAT(Refusal({On(x_), {}, On(y_)}), HasSubstr("operand 1 (w): the code packs it: bind it before"));
 }
