@@ -120,6 +120,15 @@ std::optional<int64_t> DeviceTarget::Number(std::string_view fact) const {
   return found == facts.end() ? std::nullopt : ToNumber(found->second);
 }
 
+bool DifferInDriverAlone(const DeviceTarget& a, const DeviceTarget& b) {
+  if (a == b) return false;
+  auto rest = [](DeviceTarget target) {
+    target.facts.erase("driver");
+    return target;
+  };
+  return rest(a) == rest(b);
+}
+
 std::string_view ArchitectureName(const Target& target) {
   return target.cpu() ? IsaName(target.cpu()->isa) : target.kind();
 }

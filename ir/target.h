@@ -59,6 +59,9 @@ struct DeviceTarget {
   bool operator==(const DeviceTarget&) const = default;
 };
 
+// The same device with another version of its driver, as the fact `driver` says.
+bool DifferInDriverAlone(const DeviceTarget& a, const DeviceTarget& b);
+
 class Target {
  public:
   Target() = default;                                         // some CPU

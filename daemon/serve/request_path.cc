@@ -96,7 +96,35 @@ Result<Compiled> RequestPath::CompileFound(const LookUpResult& found, const Comp
             {{"fingerprint", found.identity.key.fingerprint.Hex()}, {"why", compiled.error().Text()}});
     return CompileWith(found, "", options, stays ? Storing::kNot : Storing::kRecord);
   }
+  if (std::optional<Record> record = RecordOfAnotherDriver(found.identity)) {
+    LookUpResult with = found;
+    with.known = *std::move(record);
+    Result<Compiled> compiled = CompileWith(with, with.known->schedule, options);
+    if (compiled || IsPassing(compiled.error())) return compiled;
+    LogWarn("schedule_of_another_driver",
+            {{"fingerprint", found.identity.key.fingerprint.Hex()}, {"why", compiled.error().Text()}});
+  }
   return CompileTransferred(found, options);
+}
+
+std::optional<Record> RequestPath::RecordOfAnotherDriver(const ResolvedKernel& identity) {
+  if (identity.target.device() == nullptr) return std::nullopt;
+  const Result<std::vector<Record>> records = cache_.RecordsOf(identity.key.fingerprint);
+  if (!records) return std::nullopt;
+  const Record* newest = nullptr;
+  for (const Record& record : *records) {
+    if (record.key.canonical != identity.key.canonical || record.key.threads != identity.key.threads) continue;
+    const Result<Target> target = ParseTarget(record.key.target);
+    if (!target || target->device() == nullptr || !DifferInDriverAlone(*target->device(), *identity.target.device()))
+      continue;
+    if (newest == nullptr || newest->updated < record.updated) newest = &record;
+  }
+  if (newest == nullptr) return std::nullopt;
+  Record record = *newest;
+  record.measured.reset();
+  record.expected.reset();
+  record.created = {};
+  return record;
 }
 
 Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, const CompileRequest& options) {

@@ -27,6 +27,9 @@ class RequestPath : public LookupPath {
   // After the first run here of what a bundle brought: what was served before, if that is faster.
   Result<Compiled> FasterOf(const LookUpResult& found, const CompileRequest& options, Compiled compiled);
   // As a neighbour's schedule or the default is the best guess; the provenance is kept.
+  // The newest record of this kernel for the same device under another driver, without what was measured there. What is
+  // fast depends on the device; its code is the driver's.
+  std::optional<Record> RecordOfAnotherDriver(const ResolvedKernel& identity);
   Result<Compiled> CompileTransferred(const LookUpResult& found, const CompileRequest& options);
   enum class Storing : uint8_t { kRecord, kNot };
   Result<Compiled> CompileWith(const LookUpResult& found, const std::string& schedule, const CompileRequest& options,

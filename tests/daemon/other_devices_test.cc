@@ -113,6 +113,37 @@ TEST_F(OtherDevices, CodeOnDiskIsOpenedByTheirBackend) {
                                                              0));
 }
 
+// A new driver is another target: its code is another's, and so are times, but not what is fast.
+TEST_F(OtherDevices, SchedulesOutliveADriver) {
+  const Result<TuneReply> tuned = Tune("scripted:0", 40);
+  ASSERT_TRUE(tuned) << tuned.error().Text();
+  Record record = *RecordOf("scripted:0");
+  ASSERT_EQ(record.origin, Origin::kTuned);
+  ASSERT_FALSE(record.schedule.empty());
+  const double us = Get("scripted:0")->expected_us;
+  ASSERT_LT(us, testing::ScriptedUs("", true, 1));
+  auto only = [&](const std::string& target) {
+    ASSERT_TRUE(server_.cache->Remove(record.key.fingerprint));
+    server_.Do([&] { server_.hot->Forget(record.key.fingerprint); });
+    record.key.target = target;
+    record.measured = Timing{.time = std::chrono::nanoseconds(1), .repeats = 1};
+    ASSERT_TRUE(server_.cache->Put({record, "", std::nullopt}, Durability::kSynced));
+  };
+  only("scripted driver=1 model=toy speed=4");  // another device's
+  Result<GetReply> reply = Get("scripted:0");
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_EQ(reply->origin, "default");
+  only("scripted driver=1 model=toy speed=1");
+  reply = Get("scripted:0");
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_EQ(reply->origin, "tuned");
+  EXPECT_FALSE(reply->hit);
+  EXPECT_EQ(reply->target, kFirst);
+  EXPECT_EQ(reply->expected_us, us);
+  EXPECT_EQ(RecordOf("scripted:0")->schedule, record.schedule);
+  EXPECT_TRUE(Get("scripted:0")->hit);
+}
+
 TEST_F(OtherDevices, AreListedAndWhatIsNoneIsRefused) {
   Channel channel = server_.Connect();
   Result<StatusReply> status = channel.Call(StatusRequest{}, Soon());
