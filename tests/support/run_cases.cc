@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@
 
 namespace hone {
 namespace {
+
+constexpr unsigned kWaiting = 4;  // times a case's limit, for all of its time
 
 // Shared by the parent and its children.
 struct Board {
@@ -133,17 +136,26 @@ class Runner {
 
   [[noreturn]] void RunChild(int fd, Place& place) {
     std::signal(SIGALRM, SIG_DFL);
+    std::signal(SIGPROF, SIG_DFL);
     PipeLog log(fd, place);
     for (int index; (index = board_->next++) < count_;) {
       place.index = index;
       log.Note("");
-      alarm(static_cast<unsigned>(seconds_));
+      Limit(seconds_);
       run_(index, log);
-      alarm(0);
+      Limit(0);
       log.SendCounts();
       place.index = -1;
     }
     _exit(0);
+  }
+
+  // Of the processor's time, since others run beside this; and of any, for what waits for ever. 0: none.
+  static void Limit(int seconds) {
+    itimerval limit{};
+    limit.it_value.tv_sec = seconds;
+    setitimer(ITIMER_PROF, &limit, nullptr);
+    alarm(static_cast<unsigned>(seconds) * kWaiting);
   }
 
   void Receive(Child& child) {
@@ -159,10 +171,13 @@ class Runner {
     int status = 0;
     waitpid(child.pid, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-    std::string how =
-        WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? fmt::format("still running after {} s", seconds_)
-        : WIFSIGNALED(status) ? fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
-                              : fmt::format("exit status {}", WEXITSTATUS(status));
+    std::string how = WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF
+                          ? fmt::format("still running after {} s of a processor", seconds_)
+                      : WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
+                          ? fmt::format("still running after {} s", static_cast<unsigned>(seconds_) * kWaiting)
+                      : WIFSIGNALED(status)
+                          ? fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                          : fmt::format("exit status {}", WEXITSTATUS(status));
     Add({child.place->index, how, child.place->note});
     if (board_->next < count_) Start(child);
   }

@@ -38,7 +38,8 @@ struct CaseReport {
   std::string Text(size_t most = 5) const;  // the first failures
 };
 
-// Calls run(index, log) for 0 … count-1. A case that takes longer than `seconds` fails. Stops after `max_failures`.
+// Calls run(index, log) for 0 … count-1. A case that takes more than `seconds` of a processor fails. Stops after
+// `max_failures`.
 CaseReport RunCases(int count, const std::function<void(int index, CaseLog& log)>& run, int seconds = 60,
                     size_t max_failures = 20);
 
