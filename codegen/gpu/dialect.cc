@@ -146,6 +146,8 @@ constexpr Dialect kDialects[] = {
     {
         .name = "glsl",
         .prelude = "#version 450\n"
+                   "// NoContraction, SignedZeroInfNanPreserve: sums of products are fused where fma says so, and "
+                   "nowhere else.\n"
                    "#extension GL_EXT_buffer_reference : require\n"
                    "#extension GL_EXT_scalar_block_layout : require\n"
                    "#extension GL_EXT_shader_explicit_arithmetic_types : require\n",
@@ -154,7 +156,7 @@ constexpr Dialect kDialects[] = {
         .unsigned_shift = {"int(uint({0}) >> {1})", "int64_t(uint64_t({0}) >> {1})"},
         .wrapping = "({0} {1} {2})",
         .function = "",
-        .variable = {"precise const {0} {1}", "precise {0} {1}"},
+        .variable = {"const {0} {1}", "{0} {1}"},
         .shared = "shared {0} {1}[{2}]",
         .barrier = "memoryBarrierShared(); barrier()",
         .thread = {"int(gl_LocalInvocationID.x)", "int(gl_LocalInvocationID.y)", "int(gl_LocalInvocationID.z)"},
