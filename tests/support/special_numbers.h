@@ -80,9 +80,9 @@ inline void FillSpecial(DType type, SpecialKernel::Data data, size_t operand, st
                                        is_pairs ? -large : -4.0,
                                        is_pairs ? normal * 0.375 : 1.25,
                                        is_pairs ? normal * -0.5 : -8.0,
-                                       -1.5,
+                                       -2.0,
                                        0.75,
-                                       12.0};
+                                       3.0};
   const size_t count = bytes.size() / static_cast<size_t>(ByteSize(type));
   for (size_t i = 0; i < count; ++i) {
     double value = special[(operand == 0 ? i / special.size() : i) % special.size()];
