@@ -11,8 +11,11 @@
 namespace hone {
 namespace {
 
-// A row for each kind that is built in.
-constexpr const Backend& (*kBuiltIn[])() = {CpuBackend, OpenClBackend, VulkanBackend, CudaBackend};
+std::vector<const Backend*> BuiltIn() {
+  std::vector<const Backend*> backends{&CpuBackend()};
+  backends.insert(backends.end(), GpuBackends().begin(), GpuBackends().end());
+  return backends;
+}
 
 struct Added {
   Mutex mutex;
@@ -21,8 +24,8 @@ struct Added {
 
 Added& TheAdded() {
   static Added& added = []() -> Added& {
-    for (auto built_in : kBuiltIn)
-      if (!FindDeviceKind(built_in().kind().name)) HONE_CHECK(AddDeviceKind(built_in().kind()));
+    for (const Backend* backend : BuiltIn())
+      if (!FindDeviceKind(backend->kind().name)) HONE_CHECK(AddDeviceKind(backend->kind()));
     return *new Added;  // outlives whoever asks
   }();
   return added;
@@ -32,8 +35,7 @@ Added& TheAdded() {
 
 std::vector<const Backend*> Backends() {
   Added& added = TheAdded();
-  std::vector<const Backend*> backends;
-  for (auto built_in : kBuiltIn) backends.push_back(&built_in());
+  std::vector<const Backend*> backends = BuiltIn();
   MutexLock lock(added.mutex);
   for (const auto& backend : added.backends) backends.push_back(backend.get());
   return backends;

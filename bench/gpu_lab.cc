@@ -1,8 +1,8 @@
 // gpu_lab: a kernel's code for GPUs, in this process: shows it, executes it in the machine model, and compiles and runs
 // it on an OpenCL device where there is one (PoCL makes a processor one), beside the reference.
 //
-//   gpu_lab [--target TARGET] [--schedule FILE | --choices TEXT] [--show] [--print opencl|cuda|glsl] [--simt]
-//   [--no-run]
+//   gpu_lab [--target TARGET] [--schedule FILE | --choices TEXT] [--show] [--print opencl|cuda|glsl|hip]
+//   [--simt] [--no-run]
 //           KERNEL…
 //
 // TARGET, such as "cuda arch=sm_90 block_bytes=49152 block_bytes_most=232448 block_threads=1024 units=132", need not be
@@ -263,7 +263,7 @@ Result<void> Run(const Lab& lab, const std::string& text) {
   if (!lab.print.empty()) {
     const Dialect* dialect = FindDialect(lab.print);
     if (dialect == nullptr)
-      return Error{ErrorKind::kInvalid, "there is no dialect " + lab.print + "; there are opencl, cuda, glsl", ""};
+      return Error{ErrorKind::kInvalid, "there is no dialect " + lab.print + "; there are opencl, cuda, glsl, hip", ""};
     for (size_t i = 0; i < program.launches.size(); ++i) {
       const straight::Launch& launch = program.launches[i];
       std::printf("// launch %zu:", i);

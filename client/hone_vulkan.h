@@ -16,9 +16,9 @@
  *
  * What the device must have been made with: Vulkan 1.2, and the features bufferDeviceAddress, scalarBlockLayout and
  * timelineSemaphore; and of shaderInt8, storageBuffer8BitAccess, storageBuffer16BitAccess, shaderInt16, shaderInt64 and
- * shaderFloat64 those that the physical device has and the kernel's element types want. Vulkan does not say what a
- * device was made with, nor which device an address or a command buffer is of: the library cannot check it, validation
- * layers can.
+ * shaderFloat64 those that the physical device has and the kernel's element types want. A physical device without the
+ * property shaderSignedZeroInfNanPreserveFloat32 is refused. Vulkan does not say what a device was made with, nor which
+ * device an address or a command buffer is of: the library cannot check it, validation layers can.
  *
  * A kernel that is held becomes faster while it is used, as in hone.h: a thread of the library makes pipelines of
  * better code and packs the bound constants for it, on the queue that it was given; what is recorded from then on is

@@ -9,20 +9,21 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "codegen/rules/schedule_rules.h"
+#include "ir/gpu_kinds.h"
 
 namespace hone {
 namespace {
 
-MachineModel ModelOfGpu(const Target& target) { return ModelGpu(*target.device()); }
-
 // These are asked for with every candidate: no lock.
 std::span<const DeviceKind> BuiltIn() {
-  static const DeviceKind kinds[] = {
-      {std::string(kCpuKind), [](const Target& target) { return ModelCpu(*target.cpu()); }, &kCpuRules},
-      {std::string(kOpenClKind), ModelOfGpu, &kGpuRules, "opencl"},
-      {std::string(kVulkanKind), ModelOfGpu, &kGpuRules, "glsl"},
-      {std::string(kCudaKind), ModelOfGpu, &kGpuRules, "cuda"},
-  };
+  static const std::vector<DeviceKind>& kinds = *new std::vector<DeviceKind>([] {
+    std::vector<DeviceKind> made;
+    made.push_back({std::string(kCpuKind), [](const Target& target) { return ModelCpu(*target.cpu()); }, &kCpuRules});
+    for (const GpuKind& gpu : kGpuKinds)
+      made.push_back({std::string(gpu.name), [](const Target& target) { return ModelGpu(*target.device()); },
+                      &kGpuRules, gpu.language});
+    return made;
+  }());
   return kinds;
 }
 

@@ -62,6 +62,12 @@ inline constexpr double kLogF64[] = {0x1.555555555554fp-1, 0x1.999999999c175p-2,
                                      0x1.c71c748f330a3p-3, 0x1.745c4b02eed4bp-3, 0x1.3b35bb29fd92fp-3,
                                      0x1.0dcbfc48935f1p-3, 0x1.1b7eb3c4f0b8ep-3};
 
+// (atanh(s)/s − 1 − z/3) / z² in z = s², |s| ≤ 1/5
+inline constexpr double kLogPowF32[] = {0x1.99999ap-3, 0x1.249252p-3, 0x1.c6b9f8p-4, 0x1.8a7c14p-4};
+inline constexpr double kLogPowF64[] = {0x1.999999999999ap-3, 0x1.2492492491f88p-3, 0x1.c71c71c869a0dp-4,
+                                        0x1.745d163f95567p-4, 0x1.3b1416ad9f753p-4, 0x1.10fbb55eadfa8p-4,
+                                        0x1.e6e36d4ea6dbdp-5, 0x1.60014a34112cdp-5, 0x1.ccfdf3da8acedp-4};
+
 // sin(t) = t + t³ (c0 + c1 t² + …) and cos(t) = 1 − t²/2 + t⁴ (c0 + c1 t² + …), |t| ≤ π/4
 inline constexpr double kSinF32[] = {-0x1.555546p-3, 0x1.110778p-7, -0x1.9953fep-13};
 inline constexpr double kSinF64[] = {-0x1.5555555555548p-3, 0x1.111111110f73p-7,    -0x1.a01a019be9217p-13,

@@ -299,6 +299,12 @@ def log2_pow_f32():
     return Fit(f, range(0, 7), mpf(10) ** -20, mpf(1) / 25 * mpf("1.0001"), f), 53
 
 
+def log_pow_f32():
+    """atanh(s) / s = 1 + z/3 + z^2 (c0 + c1 z + ...), z = s^2, |s| <= 1/5"""
+    f = lambda z: (atanh(sqrt(z)) / sqrt(z) - 1 - z / 3) / z**2
+    return Fit(f, range(0, 4), mpf(10) ** -12, mpf(1) / 25 * mpf("1.0001"), f), 24
+
+
 def log_pow_f64():
     """atanh(s) / s = 1 + z/3 + z^2 (c0 + c1 z + ...), z = s^2, |s| <= 1/5"""
     f = lambda z: (atanh(sqrt(z)) / sqrt(z) - 1 - z / 3) / z**2
@@ -319,7 +325,7 @@ def two_over_pi(bits, pieces, shift):
 
 def main():
     wanted = sys.argv[1:] or [""]
-    for name in ("exp_f32 exp_f64 expm1_f32 expm1_f64 log_f32 log_f64 erf_f32 erf_f64 sin_f32 sin_f64 cos_f32 cos_f64 exp2_pow_f32 log2_pow_f32 log_pow_f64").split():
+    for name in ("exp_f32 exp_f64 expm1_f32 expm1_f64 log_f32 log_f64 erf_f32 erf_f64 sin_f32 sin_f64 cos_f32 cos_f64 exp2_pow_f32 log2_pow_f32 log_pow_f32 log_pow_f64").split():
         if not any(name.startswith(w) for w in wanted):
             continue
         fit, bits = globals()[name]()

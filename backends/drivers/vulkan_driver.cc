@@ -103,10 +103,16 @@ std::optional<VulkanFound> DescribeVulkan(const VulkanFunctions& vk, VkPhysicalD
   VkPhysicalDeviceMaintenance3Properties sizes{};
   sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES;
   sizes.pNext = &driver;
+  VkPhysicalDeviceFloatControlsProperties floats{};
+  floats.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
+  driver.pNext = &floats;
   VkPhysicalDeviceProperties2 properties{};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
   properties.pNext = &sizes;
   vk.vkGetPhysicalDeviceProperties2(device, &properties);
+  // Without it x · 0 may be 0 whatever x is.
+  if (floats.shaderSignedZeroInfNanPreserveFloat32 == 0) return std::nullopt;
+  const bool has_f64 = features.core.features.shaderFloat64 != 0 && floats.shaderSignedZeroInfNanPreserveFloat64 != 0;
   uint32_t count = 0;
   vk.vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
@@ -133,7 +139,7 @@ std::optional<VulkanFound> DescribeVulkan(const VulkanFunctions& vk, VkPhysicalD
   number("block_threads", limits.maxComputeWorkGroupInvocations);
   number("block_bytes", limits.maxComputeSharedMemorySize);
   number("grid", *std::ranges::min_element(limits.maxComputeWorkGroupCount));
-  number("f64", features.core.features.shaderFloat64 != 0 ? 1 : 0);
+  number("f64", has_f64 ? 1 : 0);
   number("i64", features.core.features.shaderInt64 != 0 ? 1 : 0);
   number("i8", features.HasBytes() ? 1 : 0);
   number("i16", features.HasHalfWords() ? 1 : 0);
@@ -169,8 +175,11 @@ Result<VulkanFound> FindBorrowedVulkan(const VulkanFunctions& vk, VkInstance ins
   if (std::ranges::find(all, device) == all.end()) return invalid("the physical device is none of this instance's");
   std::optional<VulkanFound> found = DescribeVulkan(vk, device);
   if (!found)
-    return Error{ErrorKind::kUnsupported,
-                 "it lacks Vulkan 1.2, bufferDeviceAddress or scalarBlockLayout, which kernels need", "device"};
+    return Error{
+        ErrorKind::kUnsupported,
+        "it lacks Vulkan 1.2, bufferDeviceAddress, scalarBlockLayout or shaderSignedZeroInfNanPreserveFloat32, which "
+        "kernels need",
+        "device"};
   vk.vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
   vk.vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());

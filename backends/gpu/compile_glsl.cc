@@ -4,11 +4,60 @@
 #include <glslang/Include/glslang_c_interface.h>
 #include <glslang/Public/resource_limits_c.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
 #include <memory>
+#include <vector>
 
 #include "base/check.h"
 
 namespace hone {
+namespace {
+
+using Words = std::vector<uint32_t>;
+
+// SPIR-V's numbers (specification, 2.3 "Physical Layout", 3.49 "Instructions").
+constexpr size_t kHeader = 5;  // words
+constexpr uint32_t kExtInst = 12, kEntryPoint = 15, kExecutionMode = 16, kCapability = 17, kTypeVoid = 19,
+                   kTypeForwardPointer = 39, kDecorate = 71, kMemberDecorate = 72, kFNegate = 127, kFAdd = 129,
+                   kFSub = 131, kFMul = 133, kFDiv = 136, kVectorTimesScalar = 142;
+constexpr uint32_t kArithmetic[] = {kExtInst, kFNegate, kFAdd, kFSub, kFMul, kFDiv, kVectorTimesScalar};
+constexpr uint32_t kFloat64 = 10, kPreserve = 4466, kPreserveMode = 4461;  // SignedZeroInfNanPreserve
+constexpr uint32_t kNoContraction = 42;
+
+void Append(Words& to, std::initializer_list<uint32_t> instruction) {
+  to.insert(to.end(), instruction);
+  to[to.size() - instruction.size()] |= static_cast<uint32_t>(instruction.size()) << 16;
+}
+
+// Arithmetic is done as it is written: GLSL cannot say that of infinities and NaN, and by `precise` of what is assigned
+// to variables alone, not of what is stored, compared or handed to functions.
+Words WithExactArithmetic(const Words& module) {
+  Words modes, decorations, exact(module.begin(), module.begin() + kHeader);
+  bool has_f64 = false;
+  for (size_t at = kHeader; at < module.size(); at += module[at] >> 16) {
+    const uint32_t op = module[at] & 0xffff;
+    has_f64 |= op == kCapability && module[at + 1] == kFloat64;
+    if (op == kEntryPoint) Append(modes, {kExecutionMode, module[at + 2], kPreserveMode, 32});
+    if (op == kEntryPoint && has_f64) Append(modes, {kExecutionMode, module[at + 2], kPreserveMode, 64});
+    if (std::ranges::find(kArithmetic, op) != std::end(kArithmetic))
+      Append(decorations, {kDecorate, module[at + 2], kNoContraction});
+  }
+  Append(exact, {kCapability, kPreserve});
+  for (size_t at = kHeader, end = 0; at < module.size(); at = end) {
+    end = at + (module[at] >> 16);
+    const uint32_t op = module[at] & 0xffff;
+    if (op == kDecorate || op == kMemberDecorate || (op >= kTypeVoid && op <= kTypeForwardPointer))
+      exact.insert(exact.end(), decorations.begin(), decorations.end()), decorations.clear();
+    exact.insert(exact.end(), module.data() + at, module.data() + end);
+    if (op == kEntryPoint) exact.insert(exact.end(), modes.begin(), modes.end());
+  }
+  return exact;
+}
+
+}  // namespace
 
 Result<std::string> CompileGlsl(const std::string& source) {
   static const bool is_ready = glslang_initialize_process() != 0;
@@ -42,8 +91,9 @@ Result<std::string> CompileGlsl(const std::string& source) {
   glslang_program_SPIRV_generate_with_options(program.get(), input.stage, &options);
   const size_t words = glslang_program_SPIRV_get_size(program.get());
   if (words == 0) return refused("it made no module");
-  return std::string(reinterpret_cast<const char*>(glslang_program_SPIRV_get_ptr(program.get())),
-                     words * sizeof(unsigned int));
+  const uint32_t* made = glslang_program_SPIRV_get_ptr(program.get());
+  const Words module = WithExactArithmetic({made, made + words});
+  return std::string(reinterpret_cast<const char*>(module.data()), module.size() * sizeof module[0]);
 }
 
 }  // namespace hone

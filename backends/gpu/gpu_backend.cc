@@ -12,11 +12,13 @@
 #include "backends/processes/child_channel.h"
 #include "backends/processes/child_pool.h"
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/content_id.h"
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "ir/device_artifact.h"
+#include "ir/gpu_kinds.h"
 
 namespace hone {
 namespace {
@@ -52,47 +54,24 @@ MonotonicTime AwaitDevices(const ChildChannel& channel, const Subprocess& child)
   return until;
 }
 
-// Whether it is worth a process to ask for a kind's devices: an installed driver says so in a file of a directory, or
-// the user by a variable.
-bool IsAnnounced(std::initializer_list<const char*> variables, std::initializer_list<const char*> directories) {
-  return std::ranges::any_of(variables, [](const char* name) { return std::getenv(name) != nullptr; }) ||
-         std::ranges::any_of(directories, [](const char* path) {
-           return !ListDirectory(path).value_or(std::vector<std::string>()).empty();
+// Whether it is worth a process to ask for its devices.
+bool IsAnnounced(const GpuKind& kind) {
+  return std::ranges::any_of(kind.variables,
+                             [](const char* name) { return name != nullptr && std::getenv(name) != nullptr; }) ||
+         std::ranges::any_of(kind.directories, [](const char* path) {
+           return path != nullptr && !ListDirectory(path).value_or(std::vector<std::string>()).empty();
          });
 }
 
-struct Kind {
-  std::string_view name;
-  bool (*may_be_here)();
-  std::string_view install;  // what to, where there is none
-};
-
-bool MayHaveOpenCl() {
-  return IsAnnounced({"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH"}, {"/etc/OpenCL/vendors"});
-}
-bool MayHaveVulkan() {
-  return IsAnnounced({"VK_ICD_FILENAMES", "VK_DRIVER_FILES"},
-                     {"/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"});
-}
-
-bool MayHaveCuda() { return IsAnnounced({"CUDA_VISIBLE_DEVICES"}, {"/proc/driver/nvidia/gpus"}); }
-
-constexpr Kind kOpenCl = {kOpenClKind, MayHaveOpenCl,
-                          "no driver for OpenCL is installed (Debian: pocl-opencl-icd makes processors such devices)"};
-constexpr Kind kVulkan = {
-    kVulkanKind, MayHaveVulkan,
-    "no driver for Vulkan is installed (Debian: mesa-vulkan-drivers makes processors such devices)"};
-constexpr Kind kCuda = {kCudaKind, MayHaveCuda, "NVIDIA's driver is not installed, or has no device"};
-
 class Gpu : public Backend {
  public:
-  explicit Gpu(const Kind& kind) : kind_(*FindDeviceKind(kind.name)), spec_(kind) {}
+  explicit Gpu(const GpuKind& kind) : kind_(*FindDeviceKind(kind.name)), gpu_(kind) {}
 
   const DeviceKind& kind() const override { return kind_; }
 
   Result<std::vector<Device>> Probe() const override {
-    const Error none{ErrorKind::kNotFound, std::string(spec_.install), kind_.name};
-    if (!spec_.may_be_here()) return none;
+    const Error none{ErrorKind::kNotFound, std::string(gpu_.install), kind_.name};
+    if (!IsAnnounced(gpu_)) return none;
     const Result<std::string> found = AskDriver({"--list", kind_.name}, kFindingNice, "which devices there are");
     if (!found && found.error().kind == ErrorKind::kNotFound) return none;
     if (!found) return found.error();
@@ -183,7 +162,7 @@ class Gpu : public Backend {
   }
 
   const DeviceKind& kind_;
-  const Kind& spec_;
+  const GpuKind& gpu_;
 };
 
 // Architectures that code is built for where no such device is, with the limits that all of them have, and the size of
@@ -218,7 +197,7 @@ Device Unchecked(const Architecture& architecture) {
 // a device.
 class Cuda : public Gpu {
  public:
-  Cuda() : Gpu(kCuda) {}
+  using Gpu::Gpu;
 
   Result<std::vector<Device>> Probe() const override {
     HONE_TRY(FindNvrtc());
@@ -242,19 +221,25 @@ class Cuda : public Gpu {
 
 }  // namespace
 
-const Backend& OpenClBackend() {
-  static const Gpu& opencl = *new Gpu(kOpenCl);
-  return opencl;
+std::span<const Backend* const> GpuBackends() {
+  static const std::vector<const Backend*>& all = *new std::vector<const Backend*>([] {
+    std::vector<const Backend*> made;
+    for (const GpuKind& kind : kGpuKinds) {
+      if (kind.name == kCudaKind)
+        made.push_back(new Cuda(kind));
+      else
+        made.push_back(new Gpu(kind));
+    }
+    return made;
+  }());
+  return all;
 }
 
-const Backend& VulkanBackend() {
-  static const Gpu& vulkan = *new Gpu(kVulkan);
-  return vulkan;
-}
-
-const Backend& CudaBackend() {
-  static const Cuda& cuda = *new Cuda;
-  return cuda;
+const Backend& GpuBackend(std::string_view kind) {
+  const auto all = GpuBackends();
+  const auto found = std::ranges::find(all, kind, [](const Backend* backend) { return backend->kind().name; });
+  HONE_CHECK(found != all.end());
+  return **found;
 }
 
 }  // namespace hone

@@ -2,12 +2,16 @@
 // driver; honed has none.
 #pragma once
 
+#include <span>
+#include <string_view>
+
 #include "backends/backend.h"
 
 namespace hone {
 
-const Backend& OpenClBackend();
-const Backend& VulkanBackend();
-const Backend& CudaBackend();
+// One for each of kGpuKinds.
+std::span<const Backend* const> GpuBackends();
+// REQUIRES: it is one of them.
+const Backend& GpuBackend(std::string_view kind);
 
 }  // namespace hone

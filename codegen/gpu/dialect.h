@@ -85,7 +85,7 @@ struct Dialect {
   const DialectType& Of(DType type) const;
 };
 
-// OpenCL C 1.2, CUDA C (for nvcc or NVRTC), GLSL 4.5 for Vulkan 1.2.
+// OpenCL C 1.2, CUDA C (for nvcc or NVRTC), GLSL 4.5 for Vulkan 1.2, HIP C++.
 std::span<const Dialect> Dialects();
 const Dialect* FindDialect(std::string_view name);  // nullptr: there is none
 

@@ -111,6 +111,8 @@ class LaunchMaker {
   Result<ValueId> ValueOf(const ValueNode& node);
   Result<ValueId> OperationOf(const ValueNode& node);
   DType OneWidth(std::vector<ValueId>& values);
+  ValueId WithZero(Do what, DType type, ValueId x, ValueId y);
+  ValueId Arithmetic(Do what, DType type, const std::vector<ValueId>& args);
   ValueId Byte(ValueId value);
   Result<ValueId> FloorDivision(const ValueNode& node, ValueId a, ValueId b);
   Result<ValueId> LoadOf(const ValueNode& node);

@@ -163,7 +163,7 @@ std::string CodePrinter::Expression(ValueId id) {
     case Do::kThread: return fmt::format("t{}", "xyz"[value.number]);
     case Do::kBlock: return fmt::format("b{}", "xyz"[value.number]);
     case Do::kSize: return (dialect_.is_shader ? "args." : "") + SizeName(static_cast<int>(value.number));
-    case Do::kArgument: return "x";
+    case Do::kArgument: return value.number == 0 ? "x" : "y";
     case Do::kWord:
     case Do::kLane:
       return fmt::format("{}.{}", Expression(value.args[0]), LaneName(value.number, code_.values[value.args[0]].lanes));
@@ -440,8 +440,9 @@ std::string SourcePrinter::PrintFunction(const straight::Function& function) {
   const DialectType& of = dialect_.Of(function.type);
   const std::string type(function.lanes == 1 ? of.value : of.Vector(function.lanes));
   const std::string body = printer.Print(function.code.nodes, 1);
-  return fmt::format("{}{} {}({} x) {{\n{}  return {};\n}}\n\n", dialect_.function, type, function.name, type, body,
-                     printer.Expression(function.result));
+  const std::string second = function.params.size() > 1 ? fmt::format(", {} y", type) : "";
+  return fmt::format("{}{} {}({} x{}) {{\n{}  return {};\n}}\n\n", dialect_.function, type, function.name, type, second,
+                     body, printer.Expression(function.result));
 }
 
 std::string SourcePrinter::Head() {

@@ -27,11 +27,7 @@ class Builder {
   ValueId Given(Value value);
   // `varies` is found from its arguments if it is not set.
   ValueId Make(Value value);
-  // `type`: of the result, if it is not that of the first argument.
-  ValueId Make(Do what, std::vector<ValueId> args) {
-    return Make(what, code_.values[args.back()].type, std::move(args));
-  }
-  ValueId Make(Do what, DType type, std::vector<ValueId> args, int64_t number = 0);
+  ValueId Make(Do what, DType type, std::vector<ValueId> args, int64_t number = 0);  // `type`: of the result
   // Arithmetic of a kernel's numbers (Value::wraps).
   ValueId MakeWrapping(Do what, DType type, std::vector<ValueId> args);
   ValueId Load(BufferId buffer, DType type, int lanes, ValueId base, int64_t offset, ValueId condition = {},

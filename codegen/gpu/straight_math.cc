@@ -1,6 +1,6 @@
 // Elementary functions as straight code, by the same polynomials as on the CPU (codegen/llvm/math_exp.cc,
-// math_log.cc and math_trig.cc explain the methods): no device's own functions, whose accuracy differs from driver to
-// driver.
+// math_log.cc, math_trig.cc and math_pow.cc explain the methods): no device's own functions, whose accuracy differs
+// from driver to driver. pow of f32 takes its logarithm in two parts, as that of f64 does, since devices may lack f64.
 #include <fmt/format.h>
 
 #include <bit>
@@ -58,7 +58,24 @@ class Math {
   }
   ValueId Cos(ValueId x) { return SinOf(Abs(x), 1); }
 
+  // With C's special cases, in the order of codegen/llvm/math_pow.cc.
+  ValueId Pow(ValueId x, ValueId y) {
+    const ValueId magnitude = Abs(x), zero = Const(0), one = Const(1), infinity = Const(HUGE_VAL);
+    const ValueId whole = Make(Do::kFloor, {y}), half = Mul(y, Const(0.5));
+    const ValueId is_odd = Both(Test(Do::kEq, whole, y), Test(Do::kNe, Make(Do::kFloor, {half}), half));
+    const ValueId one_forever = Both(Test(Do::kEq, magnitude, one), Test(Do::kEq, Abs(y), infinity));
+    const ValueId negative = Both(Test(Do::kLt, x, zero), Test(Do::kLt, Const(-HUGE_VAL), x));
+    ValueId power = Select(one_forever, one, PowOfMagnitude(magnitude, y));
+    power = Select(Both(negative, Test(Do::kNe, whole, y)), Const(std::numeric_limits<double>::quiet_NaN()), power);
+    power = Select(is_odd, CopySign(power, x), power);
+    const ValueId always_one = Make(Do::kOr, DType::kBool, {Test(Do::kEq, y, zero), Test(Do::kEq, x, one)});
+    return Select(always_one, one, power);
+  }
+
  private:
+  struct TwoParts {
+    ValueId high, low;
+  };
   struct Rounded {
     ValueId value, bits;
   };
@@ -85,6 +102,8 @@ class Math {
   ValueId Abs(ValueId a) { return Make(Do::kAbs, {a}); }
   ValueId CopySign(ValueId a, ValueId b) { return Make(Do::kCopySign, {a, b}); }
   ValueId Select(ValueId c, ValueId a, ValueId b) { return Make(Do::kSelect, {c, a, b}); }
+  ValueId Test(Do what, ValueId a, ValueId b) { return Make(what, DType::kBool, {a, b}); }
+  ValueId Both(ValueId a, ValueId b) { return Make(Do::kAnd, DType::kBool, {a, b}); }
   ValueId AtLeast(ValueId x, double bound) {
     return Select(Make(Do::kLt, DType::kBool, {x, Const(bound)}), Const(bound), x);
   }
@@ -202,6 +221,55 @@ class Math {
     return {FromBits(IntAdd(field, BitsOf(0.75))), Sub(converted, offset)};
   }
 
+  // |a| ≥ |b| or a = 0.
+  TwoParts FastTwoSum(ValueId a, ValueId b) {
+    const ValueId high = Add(a, b);
+    return {high, Sub(b, Sub(high, a))};
+  }
+  TwoParts TwoProduct(ValueId a, ValueId b) {
+    const ValueId high = Mul(a, b);
+    return {high, Fma(a, b, Make(Do::kNeg, {high}))};
+  }
+  // e ln 2 + 2 s (1 + z/3 + z² P(z)), s = f / (2 + f): relative to what it is off by 2⁻³⁶ (f32), 2⁻⁶⁴ (f64). −∞ of
+  // zero, infinity and NaN of themselves, in the high part.
+  TwoParts LogInTwoParts(ValueId x) {
+    const auto [mantissa, exponent] = SplitExponent(x);
+    ValueId e = Select(Test(Do::kLt, x, Const(HUGE_VAL)), exponent, x);
+    e = Select(Test(Do::kEq, x, Const(0)), Const(-HUGE_VAL), e);
+    const ValueId f = Sub(mantissa, Const(1)), divisor = Add(mantissa, Const(1));
+    const ValueId divisor_low = Sub(mantissa, Sub(divisor, Const(1)));
+    const ValueId s = Div(f, divisor), minus_s = Make(Do::kNeg, {s});
+    const ValueId s_low = Div(Fma(minus_s, divisor_low, Fma(minus_s, divisor, f)), divisor);
+
+    const double third = is_f64() ? 0x1.5555555555555p-2 : 0x1.555556p-2;
+    const double third_low = is_f64() ? 0x1.5555555555555p-56 : -0x1.555556p-27;
+    auto [z, z_low] = TwoProduct(s, s);
+    z_low = Fma(Add(s, s), s_low, z_low);
+    auto [u, u_low] = TwoProduct(z, Const(third));
+    u_low = Fma(z_low, Const(third), Fma(z, Const(third_low), u_low));
+    const ValueId p = is_f64() ? Horner(z, kLogPowF64) : Horner(z, kLogPowF32);
+    auto [w, w_low] = FastTwoSum(u, Mul(Mul(z, z), p));
+    w_low = Add(w_low, u_low);
+
+    const ValueId twice = Add(s, s), twice_low = Add(s_low, s_low);
+    auto [t, t_low] = TwoProduct(twice, w);
+    t_low = Add(Fma(twice, w_low, t_low), Fma(twice_low, w, twice_low));
+    const TwoParts log_m = FastTwoSum(twice, t);
+    const TwoParts total = FastTwoSum(Mul(e, Const(High())), log_m.high);
+    return {total.high, Add(Add(total.low, log_m.low), Fma(e, Const(Low()), t_low))};
+  }
+  // x ≥ 0; NaN where 0 · ∞ appears.
+  ValueId PowOfMagnitude(ValueId x, ValueId y) {
+    const TwoParts log = LogInTwoParts(x);
+    auto [t, t_low] = TwoProduct(y, log.high);
+    t_low = Fma(y, log.low, t_low);
+    // Beyond this the result is 0 or ∞ whatever the low part, which is NaN when the high one is infinite.
+    t_low = Select(Test(Do::kLt, Abs(t), Const(is_f64() ? 800 : 120)), t_low, Const(0));
+    const auto [n, r] = Reduce(AtMost(AtLeast(t, is_f64() ? -746 : -104), is_f64() ? 710 : 89));
+    const ValueId rest = Add(r, t_low);
+    return Scale(is_f64() ? Horner(rest, kExpF64) : Horner(rest, kExpF32), n);
+  }
+
   Builder& b_;
   const DType type_;
 };
@@ -219,6 +287,7 @@ Result<int64_t> FunctionFor(Program& program, Op op, DType type) {
   Builder builder(function.code);
   const ValueId x = builder.Given({.what = Do::kArgument, .type = type, .number = 0});
   function.params = {x};
+  if (op == Op::kPow) function.params.push_back(builder.Given({.what = Do::kArgument, .type = type, .number = 1}));
   Math math(builder, type);
   switch (op) {
     case Op::kExp: function.result = math.Exp(x); break;
@@ -227,6 +296,7 @@ Result<int64_t> FunctionFor(Program& program, Op op, DType type) {
     case Op::kLog: function.result = math.Log(x); break;
     case Op::kSin: function.result = math.Sin(x); break;
     case Op::kCos: function.result = math.Cos(x); break;
+    case Op::kPow: function.result = math.Pow(x, function.params[1]); break;
     default: return Error{ErrorKind::kUnsupported, std::string(OpName(op)) + " in code for a GPU", ""};
   }
   builder.Finish();

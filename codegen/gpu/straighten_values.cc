@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "codegen/gpu/launch_maker.h"
@@ -80,6 +82,36 @@ DType LaunchMaker::OneWidth(std::vector<ValueId>& values) {
   return builder_[values[0]].type;
 }
 
+// Mesa's drivers for processors take x · 0, 0 / x and x − x for 0 whatever x is, and x + 0 for x, though modules ask
+// them not to: what these come to is chosen. None: it is no such operation.
+ValueId LaunchMaker::WithZero(Do what, DType type, ValueId x, ValueId y) {
+  const auto constant = [&](double value) { return builder_.Constant(type, 0, value); };
+  const auto is_zero = [&](ValueId value) { return builder_.IsConstant(value) && builder_[value].real == 0; };
+  const auto if_less = [&](ValueId a, ValueId b, ValueId then) {
+    return builder_.Make(Do::kSelect, type, {builder_.Make(Do::kLt, DType::kBool, {a, b}), then, constant(NAN)});
+  };
+  if (what == Do::kSub && x == y) return if_less(builder_.Make(Do::kAbs, type, {x}), constant(HUGE_VAL), constant(0));
+  if (what == Do::kDiv ? true : what != Do::kSub && is_zero(x)) std::swap(x, y);
+  if (!is_zero(y)) return {};
+  const bool is_negative = std::signbit(builder_[y].real);
+  if (what == Do::kAdd || what == Do::kSub) {
+    if ((what == Do::kAdd) == is_negative) return x;
+    const ValueId is_same = builder_.Make(Do::kEq, DType::kBool, {x, constant(0)});
+    return builder_.Make(Do::kSelect, type, {is_same, constant(0), x});
+  }
+  const ValueId zero =
+      builder_.Make(Do::kCopySign, type, {constant(0), is_negative ? builder_.Make(Do::kNeg, type, {x}) : x});
+  const ValueId magnitude = builder_.Make(Do::kAbs, type, {x});
+  return what == Do::kMul ? if_less(magnitude, constant(HUGE_VAL), zero) : if_less(constant(0), magnitude, zero);
+}
+
+// Of two numbers.
+ValueId LaunchMaker::Arithmetic(Do what, DType type, const std::vector<ValueId>& args) {
+  if (IsFloat(type))
+    if (const ValueId chosen = WithZero(what, type, args[0], args[1])) return chosen;
+  return builder_.MakeWrapping(what, type, args);
+}
+
 Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
   const DType type = TypeInCode(node.type);
   if (node.op == Op::kSelect) {
@@ -94,11 +126,11 @@ Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
   for (const ValuePtr& arg : node.args) args.push_back(HONE_TRY(ValueOf(*arg)));
   const DType of = OneWidth(args);
   switch (node.op) {
-    case Op::kAdd: return builder_.MakeWrapping(Do::kAdd, type, args);
-    case Op::kSub: return builder_.MakeWrapping(Do::kSub, type, args);
-    case Op::kMul: return builder_.MakeWrapping(Do::kMul, type, args);
+    case Op::kAdd: return Arithmetic(Do::kAdd, type, args);
+    case Op::kSub: return Arithmetic(Do::kSub, type, args);
+    case Op::kMul: return Arithmetic(Do::kMul, type, args);
     case Op::kDiv:
-      if (IsFloat(type)) return builder_.Make(Do::kDiv, type, args);
+      if (IsFloat(type)) return Arithmetic(Do::kDiv, type, args);
       return FloorDivision(node, args[0], args[1]);
     case Op::kFloorDiv:
     case Op::kMod: return FloorDivision(node, args[0], args[1]);

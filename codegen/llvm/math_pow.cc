@@ -29,10 +29,6 @@ constexpr double kExp2PowF32[] = {1,
                                   0x1.5dc0515027e48p-10,
                                   0x1.443f957d127d8p-13,
                                   0x1.c047ed237eaa1p-17};
-// (atanh(s)/s − 1 − z/3) / z² in z = s²
-constexpr double kLogPowF64[] = {0x1.999999999999ap-3, 0x1.2492492491f88p-3, 0x1.c71c71c869a0dp-4,
-                                 0x1.745d163f95567p-4, 0x1.3b1416ad9f753p-4, 0x1.10fbb55eadfa8p-4,
-                                 0x1.e6e36d4ea6dbdp-5, 0x1.60014a34112cdp-5, 0x1.ccfdf3da8acedp-4};
 // What SplitExponent leaves open below AVX-512: e = −∞ for zero, +∞ for infinity; NaN stays.
 llvm::Value* WithSpecialExponents(MathOps& m, llvm::Value* magnitude, llvm::Value* exponent) {
   if (m.avx512()) return exponent;

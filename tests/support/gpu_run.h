@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,9 +46,9 @@ inline Result<straight::Program> StraightOf(std::string_view text, const Schedul
   return Straighten(HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule)))), limits);
 }
 
-// Runs what is there already, perhaps with something broken on purpose.
-inline GpuOutcome RunStraight(std::string_view text, const straight::Program& program,
-                              const SimtOptions& options = {}) {
+// Runs what is there already, perhaps with something broken on purpose. `fill`: the inputs, if not with test data.
+inline GpuOutcome RunStraight(std::string_view text, const straight::Program& program, const SimtOptions& options = {},
+                              const std::function<void(int operand, std::span<std::byte> bytes)>& fill = {}) {
   GpuOutcome outcome;
   const Kernel kernel = Specialize(ParseKernel(text).value());
   std::vector<std::vector<std::byte>> storage;
@@ -56,7 +57,9 @@ inline GpuOutcome RunStraight(std::string_view text, const straight::Program& pr
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
     const Tensor& tensor = kernel.tensors[kernel.operands[i]];
     storage.emplace_back(static_cast<size_t>(ElementCount(kernel, tensor) * ByteSize(tensor.dtype)));
-    if (tensor.kind == TensorKind::kInput)
+    if (tensor.kind == TensorKind::kInput && fill)
+      fill(static_cast<int>(i), storage.back());
+    else if (tensor.kind == TensorKind::kInput)
       FillInput(kernel, static_cast<int>(i), 7, storage.back());
     else
       FillUnwritten(tensor.dtype, storage.back());

@@ -92,6 +92,9 @@ inline std::vector<std::string> GpuSamples() {
   std::vector<std::string> samples = OperationSamples();
   samples.push_back("kernel waves(x: f32[37]) -> y: f32[37] { y[i] = sin(x[i]*1000) + cos(x[i]) + round(x[i]*4) }");
   samples.push_back(
+      "kernel powers(x: f32[N], y: f32[N]) -> z: f32[N] where N=68 "
+      "{ z[i] = pow(abs(x[i]) * 9.0, y[i] * 20.0) + pow(x[i], 3.0) }");
+  samples.push_back(
       "kernel quantised(x: u8[M, K], const w: i8[N, K], s: f32[N]) -> y: u8[M, N] where M=9, N=21, K=36 "
       "{ y[m, n] = u8(round(float(sum(k) x[m, k] * w[n, k]) * s[n]) + 128.0) }");
   samples.push_back(

@@ -275,12 +275,12 @@ class CudaRunner : public ::testing::Test {
     ConfigureNvrtc(place);
     ::setenv("LD_LIBRARY_PATH", HONE_FAKE_CUDA, 1);
     ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);
-    const Result<std::vector<Device>> found = CudaBackend().Probe();
+    const Result<std::vector<Device>> found = GpuBackend(kCudaKind).Probe();
     ASSERT_TRUE(found) << found.error().Text();
     device_ = found->front();
     WorkerPoolsOptions options;
     options.builders.builders = 1;
-    pools_ = CudaBackend().StartPools(options).value();
+    pools_ = GpuBackend(kCudaKind).StartPools(options).value();
   }
   void TearDown() override {
     ConfigureNvrtc("");
@@ -319,7 +319,7 @@ TEST_F(CudaRunner, FindsTheDeviceBeforeThoseThatAreNotHere) {
   EXPECT_EQ(device_.name, "cuda:0");
   EXPECT_TRUE(IsChecked(device_.target));
   EXPECT_THAT(PrintTarget(device_.target), HasSubstr(kFake));
-  const std::vector<Device> all = CudaBackend().Probe().value();
+  const std::vector<Device> all = GpuBackend(kCudaKind).Probe().value();
   ASSERT_GT(all.size(), 1u);
   for (size_t i = 1; i < all.size(); ++i) EXPECT_FALSE(IsChecked(all[i].target)) << all[i].name;
 }
@@ -332,14 +332,14 @@ TEST_F(CudaRunner, ChecksAndTimes) {
 }
 
 TEST_F(CudaRunner, MeasuresCopiesAndSaysWhyItCannot) {
-  const Result<CopySpeed> speed = CudaBackend().MeasureCopies(device_.target);
+  const Result<CopySpeed> speed = GpuBackend(kCudaKind).MeasureCopies(device_.target);
   ASSERT_TRUE(speed) << speed.error().Text();
   EXPECT_GT(speed->to_gb_s, 0.05);  // of memory to memory
   EXPECT_GT(speed->from_gb_s, 0.05);
   EXPECT_LT(speed->to_us, 1e4);
   DeviceTarget gone = *device_.target.device();
   gone.facts["units"] = "77";
-  EXPECT_THAT(CudaBackend().MeasureCopies(Target(gone)).error().Text(), HasSubstr("not there any more"));
+  EXPECT_THAT(GpuBackend(kCudaKind).MeasureCopies(Target(gone)).error().Text(), HasSubstr("not there any more"));
 }
 
 TEST_F(CudaRunner, WhatADriverCompilesAtTheFirstLaunchIsNotTheCandidatesTime) {

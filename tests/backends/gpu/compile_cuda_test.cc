@@ -202,7 +202,7 @@ TEST_F(CompileCudaTest, ItsWordsAreTheReason) {
 // As honed does it: in a builder that has given up its files, with the registry's devices.
 TEST_F(CompileCudaTest, BuildersCompileLockedIn) {
   if (!testing::HasBuilder()) GTEST_SKIP() << testing::kNoBuilder;
-  const Backend& cuda = CudaBackend();
+  const Backend& cuda = GpuBackend(kCudaKind);
   const Result<std::vector<Device>> devices = cuda.Probe();
   ASSERT_TRUE(devices) << devices.error().Text();
   const auto device = std::ranges::find(*devices, "cuda:sm_90", &Device::name);
@@ -231,7 +231,8 @@ TEST(FindNvrtc, LooksWhereItIsTold) {
   ConfigureNvrtc(place);
   EXPECT_EQ(FindNvrtc().error().kind, ErrorKind::kNotFound);
   EXPECT_THAT(FindNvrtc().error().message, HasSubstr(place.string()));
-  EXPECT_EQ(CudaBackend().Probe().error().kind, ErrorKind::kNotFound);  // without a compiler there is nothing to serve
+  EXPECT_EQ(GpuBackend(kCudaKind).Probe().error().kind,
+            ErrorKind::kNotFound);  // without a compiler there is nothing to serve
   for (const char* name : {"libnvrtc.so.9", "libnvrtc.so.12", "libnvrtc.alt.so.13", "libnvrtc-builtins.so.13.0"})
     std::ofstream(place / name) << "no library";
   EXPECT_EQ(FindNvrtc().value(), place / "libnvrtc.so.12");

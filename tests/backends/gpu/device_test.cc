@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "ir/device_artifact.h"
 #include "tests/backends/runner_fixture.h"
 #include "tests/support/data_index_kernels.h"
+#include "tests/support/gpu_kind_names.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/sanitizers.h"
 
@@ -37,12 +37,6 @@ using testing::In;
 
 constexpr char kScale[] = "kernel scale(x: f32[N]) -> y: f32[N] where N=4096 { y[i] = x[i] * 2.0 }";
 
-struct Kind {
-  std::string name;
-  const Backend& (*backend)();
-  friend void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
-};
-
 // A device of each kind with the pools that serve it, shared by the tests: starting a driver takes a while.
 struct Opened {
   Device device;
@@ -50,32 +44,32 @@ struct Opened {
   std::string why;  // there is none
 };
 
-Opened Open(const Kind& kind) {
+Opened Open(const std::string& kind) {
   Opened opened;
   if (!testing::HasBuilder()) {
-    opened.why = kind.name + ": hone-builder is not built";
+    opened.why = kind + ": hone-builder is not built";
     return opened;
   }
-  Result<std::vector<Device>> found = kind.backend().Probe();
+  Result<std::vector<Device>> found = GpuBackend(kind).Probe();
   if (!found || !IsChecked(found->front().target)) {
-    opened.why = kind.name + ": " + (found ? "no such device is here" : found.error().Text());
+    opened.why = kind + ": " + (found ? "no such device is here" : found.error().Text());
     return opened;
   }
-  if (kind.name == kCudaKind) {
+  if (kind == kCudaKind) {
     EXPECT_TRUE(OpenNvrtc(FindNvrtc().value()));  // for what the tests edit
   }
   opened.device = (*found)[0];
   WorkerPoolsOptions options;
   options.builders.builders = 2;
-  opened.pools = kind.backend().StartPools(options).value();
+  opened.pools = GpuBackend(kind).StartPools(options).value();
   return opened;
 }
 
-class GpuDevice : public ::testing::TestWithParam<Kind> {
+class GpuDevice : public ::testing::TestWithParam<std::string> {
  protected:
   static void TearDownTestSuite() { opened_.clear(); }
   void SetUp() override {
-    auto [at, is_new] = opened_.try_emplace(GetParam().name);
+    auto [at, is_new] = opened_.try_emplace(GetParam());
     if (is_new) at->second = Open(GetParam());
     device_ = at->second.device;
     pools_ = at->second.pools.get();
@@ -108,7 +102,7 @@ class GpuDevice : public ::testing::TestWithParam<Kind> {
   Result<DeviceArtifact> Edited(const std::function<void(std::string&)>& edit) const {
     DeviceArtifact artifact = Build(kScale);
     std::string text = ExplainGpuCode({kScale, "", device_.target}).value();
-    text.erase(0, text.find("\n// " + std::string(LanguageOf(GetParam().name))));
+    text.erase(0, text.find("\n// " + std::string(LanguageOf(GetParam()))));
     edit(text);
     if (artifact.language == kSpirv) text = HONE_TRY(CompileGlsl(text));
     if (artifact.language == kCubin) text = HONE_TRY(CompileCuda(text, device_.target.device()->facts.at("arch")));
@@ -183,7 +177,7 @@ TEST_P(GpuDevice, IsTimedByItsOwnEvents) {
   std::unique_ptr<Evaluator> evaluator = pools_->MakeEvaluator(kScale, device_.target, {}).value();
   const Result<BuiltArtifact> built = evaluator->Build("");
   ASSERT_TRUE(built) << built.error().Text();
-  EXPECT_EQ(KindOfTarget(built->manifest.target), GetParam().name);
+  EXPECT_EQ(KindOfTarget(built->manifest.target), GetParam());
   const Result<CheckReport> report = evaluator->Check(built->object, {});
   ASSERT_TRUE(report && report->verified());
   const Result<RunTiming> timing = evaluator->Time(built->object, {.samples = 7});
@@ -216,7 +210,7 @@ TEST_P(GpuDevice, ItsCompilersWordsAreTheReason) {
 
 TEST_P(GpuDevice, WhatNeverEndsIsEndedAndTheNextIsRight) {
   // C++ takes it that loops end unless they do something that is seen.
-  const char* sum = GetParam().name == kCudaKind ? "*(volatile float*)y += 1.0f;" : "y[0] = y[0] + 1.0f;";
+  const char* sum = GetParam() == kCudaKind ? "*(volatile float*)y += 1.0f;" : "y[0] = y[0] + 1.0f;";
   const DeviceArtifact endless = With(fmt::format("for (int i = 0; i < 2; i = 0) {{ {} }}", sum)).value();
   // lavapipe leaves its loops by itself, after 65,535 iterations of all of them.
   const bool leaves = device_.target.device()->facts.at("driver").starts_with("llvmpipe");
@@ -264,7 +258,7 @@ TEST_P(GpuDevice, WhatFailsInARehearsalIsNamedAndHarmsNoOther) {
     std::string statement, rehearsed, checked;
   };
   std::vector<Bad> bad{{"int before = -1; y[before] = 1.0f;", "a stray write beside y", "a stray write beside y"}};
-  if (GetParam().name == kOpenClKind) {
+  if (GetParam() == kOpenClKind) {
     bad.push_back({"((volatile __global int*)8)[0] = 1;", kStrayAccess, kStrayAccess});
     bad.push_back({"int k = nonsense;", "nonsense", "nonsense"});
     // What takes too long beside others may not alone.
@@ -295,17 +289,15 @@ TEST_P(GpuDevice, ADeviceThatIsNotHereRunsNothing) {
 }
 
 TEST_P(GpuDevice, IsMeantByFewerFacts) {
-  const Backend& backend = GetParam().backend();
+  const Backend& backend = GpuBackend(GetParam());
   const std::vector<Device> devices{device_};
-  EXPECT_EQ(backend.Accept(DeviceTarget{GetParam().name, {}}, devices).value(), device_.target);
-  EXPECT_EQ(backend.Accept(DeviceTarget{GetParam().name, {{"device", "toaster"}}}, devices).error().kind,
+  EXPECT_EQ(backend.Accept(DeviceTarget{GetParam(), {}}, devices).value(), device_.target);
+  EXPECT_EQ(backend.Accept(DeviceTarget{GetParam(), {{"device", "toaster"}}}, devices).error().kind,
             ErrorKind::kUnsupported);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, GpuDevice,
-                         ::testing::Values(Kind{"opencl", OpenClBackend}, Kind{"vulkan", VulkanBackend},
-                                           Kind{"cuda", CudaBackend}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Kinds, GpuDevice, ::testing::ValuesIn(testing::GpuKindNames()),
+                         [](const auto& info) { return info.param; });
 
 TEST(BuildForGpu, WhatADeviceLacksIsSaid) {
   const auto refusal = [](const std::string& kernel, std::map<std::string, std::string, std::less<>> facts) {

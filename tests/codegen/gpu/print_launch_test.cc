@@ -1,9 +1,12 @@
 // One kernel and schedule in every dialect, as files for review. Set HONE_UPDATE_GOLDEN=1 to write them anew.
 #include "codegen/gpu/print_launch.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -18,9 +21,9 @@
 namespace hone {
 namespace {
 
-TEST(PrintSources, OneKernelInThreeDialects) {
+TEST(PrintSources, OneKernelInFourDialects) {
   const straight::Program program = StraightOf(kTiledMatmul, ParseSchedule(kTiledMatmulSchedule).value()).value();
-  ASSERT_EQ(Dialects().size(), 3u);
+  ASSERT_EQ(Dialects().size(), 4u);
   for (const Dialect& dialect : Dialects()) {
     const std::vector<std::string> sources = PrintSources(program, dialect);
     ASSERT_EQ(sources.size(), 1u);
@@ -31,6 +34,37 @@ TEST(PrintSources, OneKernelInThreeDialects) {
     wanted << file.rdbuf();
     EXPECT_EQ(sources[0], wanted.str()) << path;
   }
+}
+
+// All samples are C++ for HIP, beside declarations of what that has of its own.
+TEST(PrintSources, HipIsTakenByACompiler) {
+  if (std::system("c++ --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "[SKIP] there is no C++ compiler here";
+  std::string text;
+  const auto add = [&](const straight::Program& program) {
+    for (std::string source : PrintSources(program, *FindDialect("hip"))) {
+      // Launches of all kernels stand side by side.
+      for (size_t at = 0; (at = source.find("extern \"C\" ", at)) != std::string::npos;) source.erase(at, 11);
+      EXPECT_EQ(source.find("#include <hip/hip_runtime.h>"), 0u);
+      text += fmt::format("namespace k{} {{\n{}}}\n", text.size(), source.substr(source.find('\n') + 1));
+    }
+  };
+  add(StraightOf(kTiledMatmul, ParseSchedule(kTiledMatmulSchedule).value()).value());
+  for (const std::string& sample : GpuSamples()) {
+    const Kernel kernel = Specialize(ParseKernel(sample).value());
+    add(StraightOf(sample, DefaultSchedule(kernel, SomeGpu()).value()).value());
+  }
+  const std::string path = fmt::format("{}/hip.{}.cc", ::testing::TempDir(), ::getpid());
+  std::ofstream(path) << "#include <hip/hip_runtime.h>\n" << text;
+  const std::string command =
+      fmt::format("c++ -std=c++17 -fsyntax-only -Wno-unknown-pragmas -I{}/tests/support {} >{}.said 2>&1",
+                  HONE_SOURCE_DIR, path, path);
+  const int status = std::system(command.c_str());
+  std::stringstream said;
+  said << std::ifstream(path + ".said").rdbuf();
+  EXPECT_EQ(status, 0) << said.str().substr(0, 4000);
+  EXPECT_GT(text.size(), 100000u);
+  std::remove(path.c_str());
+  std::remove((path + ".said").c_str());
 }
 
 // What a stage may be called and a dialect has for itself gets another name.
