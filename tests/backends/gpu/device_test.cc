@@ -24,12 +24,14 @@
 #include "tests/support/data_index_kernels.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/want_of_device.h"
 
 namespace hone {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -52,10 +54,7 @@ struct Opened {
 
 Opened Open(const Kind& kind) {
   Opened opened;
-  if (!testing::HasBuilder()) {
-    opened.why = kind.name + ": hone-builder is not built";
-    return opened;
-  }
+  if (!testing::HasBuilder()) return opened;
   Result<std::vector<Device>> found = kind.backend().Probe();
   if (!found || !IsChecked(found->front().target)) {
     opened.why = kind.name + ": " + (found ? "no such device is here" : found.error().Text());
@@ -79,7 +78,9 @@ class GpuDevice : public ::testing::TestWithParam<Kind> {
     if (is_new) at->second = Open(GetParam());
     device_ = at->second.device;
     pools_ = at->second.pools.get();
-    if (pools_ == nullptr) GTEST_SKIP() << "[SKIP] " << at->second.why;
+    if (pools_ != nullptr) return;
+    if (!testing::HasBuilder()) GTEST_SKIP() << testing::kNoBuilder;
+    HONE_SKIP_FOR_WANT_OF(GetParam().name, at->second.why);
   }
 
   DeviceArtifact Build(const std::string& kernel, const std::string& schedule = "") const {
@@ -284,6 +285,18 @@ TEST_P(GpuDevice, WhatFailsInARehearsalIsNamedAndHarmsNoOther) {
     EXPECT_THAT(failed[i], HasSubstr(bad[i / 3].rehearsed));
     EXPECT_THAT(report->failure->Text(), HasSubstr(bad[i / 3].checked));
   }
+}
+
+TEST_P(GpuDevice, MemoryThatTheDeviceDoesNotHaveIsALimit) {
+  DeviceArtifact artifact = Build(kScale);
+  artifact.buffers.push_back({int64_t{1} << 40, -1, true});
+  const Result<CheckReport> report = Check(kScale, artifact);
+  ASSERT_TRUE(report) << report.error().Text();
+  ASSERT_TRUE(report->failure);
+  EXPECT_EQ(report->failure->kind, ErrorKind::kLimit) << report->failure->Text();
+  EXPECT_THAT(report->failure->Text(),
+              AllOf(HasSubstr("could not be started"), AnyOf(HasSubstr("memory"), HasSubstr("buffer"))));
+  EXPECT_EQ(Refusal(Build(kScale)), "it is verified");
 }
 
 TEST_P(GpuDevice, ADeviceThatIsNotHereRunsNothing) {
