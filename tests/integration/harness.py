@@ -46,10 +46,14 @@ def drivers(kind):
     return sorted(path for path in found if "lvp_icd" in path and os.path.exists(path))
 
 
-def skip_for_want_of(kind, why):
-    """Skips a test where there is no device of that kind. Where its driver is installed, that is a failure."""
+def check_want_of(kind, why):
+    """Nothing may be left out for want of a device of that kind where its driver is installed."""
     if found := drivers(kind):
         raise AssertionError(f"{found[0]} is installed, and yet: {why}")
+
+
+def skip_for_want_of(kind, why):
+    check_want_of(kind, why)
     raise unittest.SkipTest(f"[SKIP] {why.strip()}")
 
 
