@@ -57,7 +57,7 @@ Opened Open(const Kind& kind) {
   if (!testing::HasBuilder()) return opened;
   Result<std::vector<Device>> found = kind.backend().Probe();
   if (!found || !IsChecked(found->front().target)) {
-    opened.why = kind.name + ": " + (found ? "no such device is here" : found.error().Text());
+    opened.why = found ? kind.name + ": no such device is here" : found.error().Text();
     return opened;
   }
   if (kind.name == kCudaKind) {
