@@ -157,6 +157,7 @@ class OpenClContext : public BorrowedContext {
     if (code != CL_SUCCESS) return OpenClFailed("taking the source", code);
     code = cl_.clBuildProgram(program.get(), 1, &device_, options.c_str(), nullptr, nullptr);
     if (code == CL_SUCCESS) return program;
+    if (Error failed = OpenClFailed("compiling", code); failed.kind == ErrorKind::kLimit) return failed;
     std::string log(16 << 10, '\0');
     cl_.clGetProgramBuildInfo(program.get(), device_, CL_PROGRAM_BUILD_LOG, log.size() - 1, log.data(), nullptr);
     log.resize(std::min(log.find('\0'), log.size()));

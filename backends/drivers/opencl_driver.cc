@@ -62,7 +62,8 @@ Result<const OpenCl*> LoadOpenCl() {
 }
 
 Error OpenClFailed(const std::string& what, cl_int code) {
-  const bool is_memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_INVALID_BUFFER_SIZE;
+  const bool is_memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_INVALID_BUFFER_SIZE ||
+                         code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY;
   const std::string_view name = NameOf(code);
   return {is_memory ? ErrorKind::kLimit : ErrorKind::kRunFailed,
           fmt::format("{} failed: {} (OpenCL's error {})", what, name.empty() ? "see cl.h" : name, code), ""};

@@ -38,7 +38,7 @@ struct OpenCl {
 // kNotFound: no loader is installed.
 Result<const OpenCl*> LoadOpenCl();
 
-// kLimit: out of memory; kRunFailed otherwise.
+// kLimit: out of memory or of what else the device has; kRunFailed otherwise.
 Error OpenClFailed(const std::string& what, cl_int code);
 
 struct OpenClFound {

@@ -21,6 +21,8 @@ std::string_view NameOf(VkResult code) {
     case VK_ERROR_OUT_OF_DEVICE_MEMORY: return "the device has no memory left";
     case VK_ERROR_DEVICE_LOST: return "the device was lost";
     case VK_ERROR_TOO_MANY_OBJECTS: return "the device has no room for more buffers";
+    case VK_ERROR_FRAGMENTED_POOL:
+    case VK_ERROR_OUT_OF_POOL_MEMORY: return "the driver's pool has no room left";
     default: return "see vulkan_core.h";
   }
 }
@@ -148,7 +150,9 @@ std::optional<VulkanFound> DescribeVulkan(const VulkanFunctions& vk, VkPhysicalD
 
 Result<void> CheckVulkan(const std::string& what, VkResult code) {
   if (code >= 0) return {};
-  const bool is_memory = code == VK_ERROR_OUT_OF_DEVICE_MEMORY || code == VK_ERROR_TOO_MANY_OBJECTS;
+  const bool is_memory = code == VK_ERROR_OUT_OF_HOST_MEMORY || code == VK_ERROR_OUT_OF_DEVICE_MEMORY ||
+                         code == VK_ERROR_TOO_MANY_OBJECTS || code == VK_ERROR_FRAGMENTED_POOL ||
+                         code == VK_ERROR_OUT_OF_POOL_MEMORY;
   return Error{is_memory ? ErrorKind::kLimit : ErrorKind::kRunFailed,
                fmt::format("{} failed: {} (Vulkan's error {})", what, NameOf(code), static_cast<int>(code)), ""};
 }

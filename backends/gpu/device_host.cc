@@ -22,6 +22,7 @@
 
 #include "backends/gpu/device_child.h"
 #include "backends/gpu/device_process.h"
+#include "backends/gpu/driver_files.h"
 #include "backends/processes/child_channel.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -338,6 +339,7 @@ class DeviceLauncher : public Launcher {
 Result<Confinement> LockIn(std::string& own) {
   static const DriverDirectory directory = HONE_TRY(DriverDirectory::Open());
   directory.Announce();
+  PointLoaderToDriverFiles(directory.path());
   own = directory.path();
   return EnterDeviceSandbox(own);
 }
@@ -350,6 +352,17 @@ Result<Confinement> LockIn(std::string& own) {
              : channel.Send(ChildMessage::kError, 0, EncodeError(locked.error()), {}, MonotonicTime::max());
   if (!locked || !told) ::_exit(1);
   DeviceHost(std::move(channel), std::move(own)).Serve();
+}
+
+[[noreturn]] void AnswerLockedIn(ChildChannel channel, void (*answer)(ChildChannel, const char*), const char* about) {
+  const auto locked = []() -> Result<void> {
+    std::string own;
+    HONE_TRY(LockIn(own));
+    return NarrowDeviceSandbox(own);
+  }();
+  if (locked) answer(std::move(channel), about);
+  (void)channel.Send(ChildMessage::kError, 0, EncodeError(locked.error()), {}, MonotonicTime::max());
+  ::_exit(1);
 }
 
 }  // namespace
@@ -374,15 +387,12 @@ Result<std::unique_ptr<Launcher>> StartDeviceHost() {
   return std::unique_ptr<Launcher>(std::make_unique<DeviceLauncher>(std::move(ours), std::move(confined[0])));
 }
 
+void ListDevicesLockedIn(ChildChannel channel, const char* kind) {
+  AnswerLockedIn(std::move(channel), ListDevices, kind);
+}
+
 void MeasureCopiesLockedIn(ChildChannel channel, const char* target) {
-  const auto locked = []() -> Result<void> {
-    std::string own;
-    HONE_TRY(LockIn(own));
-    return NarrowDeviceSandbox(own);
-  }();
-  if (locked) MeasureCopies(std::move(channel), target);
-  (void)channel.Send(ChildMessage::kError, 0, EncodeError(locked.error()), {}, MonotonicTime::max());
-  ::_exit(1);
+  AnswerLockedIn(std::move(channel), MeasureCopies, target);
 }
 
 }  // namespace hone

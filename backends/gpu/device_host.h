@@ -14,8 +14,9 @@ namespace hone {
 // Forks the host, which locks itself and its device processes in. kIo. REQUIRES: the process has one thread.
 Result<std::unique_ptr<Launcher>> StartDeviceHost();
 
-// MeasureCopies (device_process.h) in a process that is locked in as those with drivers are; or kError: it could not
-// be.
+// ListDevices and MeasureCopies (device_process.h) in a process that is locked in as those with drivers are; or kError:
+// it could not be.
+[[noreturn]] void ListDevicesLockedIn(ChildChannel channel, const char* kind);
 [[noreturn]] void MeasureCopiesLockedIn(ChildChannel channel, const char* target);
 
 }  // namespace hone

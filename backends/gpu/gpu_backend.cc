@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "backends/gpu/build_for_gpu.h"
+#include "backends/gpu/driver_files.h"
 #include "backends/gpu/find_nvrtc.h"
 #include "backends/processes/child_channel.h"
 #include "backends/processes/child_pool.h"
@@ -16,6 +17,9 @@
 #include "base/clock.h"
 #include "base/content_id.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/parallel.h"
 #include "base/subprocess.h"
 #include "ir/device_artifact.h"
 #include "ir/gpu_kinds.h"
@@ -28,14 +32,26 @@ constexpr int kFindingNice = 10;  // drivers are asked while the first kernel is
 // What a driver may take to say which devices there are; and with its waits for a processor, on a busy machine.
 constexpr std::chrono::seconds kFinding{5}, kFindingAtMost{60};
 
-// What users steer drivers by. A child inherits nothing else.
-std::vector<std::string> DriverEnvironment() {
+// What users steer drivers by, but for what `use` says. A child inherits nothing else.
+std::vector<std::string> DriverEnvironment(const std::vector<std::string>& use = {}) {
   std::vector<std::string> environment{"PATH=/usr/local/bin:/usr/bin:/bin"};
   for (const char* name : {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "LD_LIBRARY_PATH",
                            "CUDA_VISIBLE_DEVICES", "POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT", "VK_ICD_FILENAMES",
                            "VK_DRIVER_FILES", "LP_NUM_THREADS", "XDG_RUNTIME_DIR"})
-    if (const char* value = std::getenv(name)) environment.push_back(std::string(name) + "=" + value);
+    if (const char* value = std::getenv(name))
+      if (std::ranges::none_of(use, [&](const std::string& set) { return set.starts_with(std::string(name) + "="); }))
+        environment.push_back(std::string(name) + "=" + value);
+  environment.insert(environment.end(), use.begin(), use.end());
   return environment;
+}
+
+// Why a child did not answer.
+std::string WhyNot(Subprocess& child, const Error& error) {
+  if (error.kind == ErrorKind::kTimeout) return "it hangs";
+  // Its channel closes before it has ended.
+  const std::optional<ExitStatus> ended = child.Wait(std::chrono::steady_clock::now() + std::chrono::seconds(1));
+  const std::string words = child.ErrorTail();
+  return (ended ? ended->Text() : error.message) + (words.empty() ? "" : "; " + words);
 }
 
 // Waits until the child sends something or has had its time.
@@ -72,7 +88,8 @@ class Gpu : public Backend {
   Result<std::vector<Device>> Probe() const override {
     const Error none{ErrorKind::kNotFound, std::string(gpu_.install), kind_.name};
     if (!IsAnnounced(gpu_)) return none;
-    const Result<std::string> found = AskDriver({"--list", kind_.name}, kFindingNice, "which devices there are");
+    Result<std::string> found = List(DriverEnvironment());
+    if (!found && found.error().kind == ErrorKind::kUnavailable) found = ListWithoutBroken(found.error());
     if (!found && found.error().kind == ErrorKind::kNotFound) return none;
     if (!found) return found.error();
     std::vector<Device> devices;
@@ -123,7 +140,7 @@ class Gpu : public Backend {
     own.runners.arguments = {};
     own.runners.runners = 1;
     own.runners.address_space = 0;  // drivers reserve more than anybody has
-    own.runners.environment = DriverEnvironment();
+    own.runners.environment = Environment();
     own.runners.open_files = 256;
     own.runners.rehearses = kind_.name != kCudaKind;  // whose code is made by builders
     return StartProcessPools(own);
@@ -133,20 +150,61 @@ class Gpu : public Backend {
   MachinePeaks MeasurePeaks(const Target&, int) const override { return {}; }
 
   Result<CopySpeed> MeasureCopies(const Target& target) const override {
-    return ParseCopySpeed(HONE_TRY(AskDriver({"--copies", PrintTarget(target)}, 0, "how fast copies are")));
+    return ParseCopySpeed(
+        HONE_TRY(AskDriver({"--copies", PrintTarget(target)}, Environment(), 0, "how fast copies are")));
   }
 
  protected:
   virtual std::vector<std::string> BuilderArguments() const { return {}; }
 
  private:
+  Result<std::string> List(std::vector<std::string> environment) const {
+    return AskDriver({"--list", kind_.name}, std::move(environment), kFindingNice, "which devices there are");
+  }
+
+  // What is there without the drivers that do not answer even alone, which from now on nobody loads. `failure`: of all
+  // together.
+  Result<std::string> ListWithoutBroken(const Error& failure) const {
+    const std::vector<std::string> files = FindDriverFiles(kind_.name);
+    std::vector<std::optional<Error>> broken(files.size());
+    ForEachIndex(files.size(), static_cast<int>(files.size()), [&](size_t i) {
+      const Result<std::string> alone = List(DriverEnvironment(UseDriverFiles(kind_.name, {&files[i], 1})));
+      if (!alone && alone.error().kind == ErrorKind::kUnavailable) broken[i] = alone.error();
+    });
+    std::vector<std::string> whole;
+    std::string why;
+    for (size_t i = 0; i < files.size(); ++i) {
+      if (!broken[i]) {
+        whole.push_back(files[i]);
+        continue;
+      }
+      LogWarn("driver_left_out", {{"file", files[i]}, {"why", broken[i]->message}});
+      why += (why.empty() ? "" : "; ") + files[i] + ": " + broken[i]->message;
+    }
+    if (why.empty()) return failure;
+    const Error none{ErrorKind::kUnavailable, why, kind_.name};
+    if (whole.empty()) return none;
+    const std::vector<std::string> use = UseDriverFiles(kind_.name, whole);
+    Result<std::string> found = List(DriverEnvironment(use));
+    if (!found || found->empty()) return none;
+    MutexLock lock(mutex_);
+    use_ = use;
+    return found;
+  }
+
+  std::vector<std::string> Environment() const {
+    MutexLock lock(mutex_);
+    return DriverEnvironment(use_);
+  }
+
   // A driver may crash or hang while it is asked: a process of its own asks it. kUnavailable: it never said `what`.
-  Result<std::string> AskDriver(std::vector<std::string> question, int nice, std::string_view what) const {
+  Result<std::string> AskDriver(std::vector<std::string> question, std::vector<std::string> environment, int nice,
+                                std::string_view what) const {
     auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
     SubprocessOptions options;
     options.executable = HONE_TRY(FindOwnProgram(kRunner));
     options.arguments = std::move(question);
-    options.environment = DriverEnvironment();
+    options.environment = std::move(environment);
     options.fds = {{theirs.get(), kChildChannelFd}};
     options.limits.open_files = 256;
     options.limits.nice = nice;
@@ -155,14 +213,15 @@ class Gpu : public Backend {
     Result<ChildFrame> frame = ours.Receive(AwaitDevices(ours, child));
     if (!frame)
       return Error{ErrorKind::kUnavailable,
-                   fmt::format("the driver did not say {}: {}; {}", what, frame.error().message, child.ErrorTail()),
-                   kind_.name};
+                   fmt::format("the driver did not say {}: {}", what, WhyNot(child, frame.error())), kind_.name};
     if (frame->type == ChildMessage::kError) return DecodeError(frame->body);
     return std::move(frame->body);
   }
 
   const DeviceKind& kind_;
   const GpuKind& gpu_;
+  mutable Mutex mutex_;
+  mutable std::vector<std::string> use_ HONE_GUARDED_BY(mutex_);  // what drivers are, where one of them is broken
 };
 
 // Architectures that code is built for where no such device is, with the limits that all of them have, and the size of

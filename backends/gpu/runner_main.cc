@@ -4,13 +4,12 @@
 #include <cstring>
 
 #include "backends/gpu/device_host.h"
-#include "backends/gpu/device_process.h"
 #include "backends/processes/child_pool.h"
 #include "backends/runner/serve_runner.h"
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--list") == 0)
-    hone::ListDevices(hone::ChildChannel{hone::UniqueFd(hone::kChildChannelFd)}, argv[2]);
+    hone::ListDevicesLockedIn(hone::ChildChannel{hone::UniqueFd(hone::kChildChannelFd)}, argv[2]);
   if (argc == 3 && std::strcmp(argv[1], "--copies") == 0)
     hone::MeasureCopiesLockedIn(hone::ChildChannel{hone::UniqueFd(hone::kChildChannelFd)}, argv[2]);
   return hone::RunRunner(

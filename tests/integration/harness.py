@@ -1,6 +1,7 @@
 """A real honed in a directory of its own, and clients that speak its protocol byte by byte."""
 
 import ctypes
+import glob
 import json
 import os
 import resource
@@ -29,6 +30,31 @@ SMALL = "matmul(M=8,N=8,K=8)"
 
 # Longer frames are refused at their header.
 LARGEST_BODY = 2**20
+
+
+# What users steer drivers by: tests of a machine without any hide them so.
+STEERING = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "VK_DRIVER_FILES", "VK_ICD_FILENAMES")
+
+
+def drivers(kind):
+    """The files of drivers that make a processor such a device, as their loaders find them here."""
+    if kind == "opencl":
+        folder = os.environ.get("OCL_ICD_VENDORS") or os.environ.get("OPENCL_VENDOR_PATH") or "/etc/OpenCL/vendors"
+        return sorted(glob.glob(os.path.join(folder, "*pocl*.icd")))
+    told = os.environ.get("VK_DRIVER_FILES") or os.environ.get("VK_ICD_FILENAMES")
+    found = told.split(":") if told else glob.glob("/usr/share/vulkan/icd.d/*.json")
+    return sorted(path for path in found if "lvp_icd" in path and os.path.exists(path))
+
+
+def check_want_of(kind, why):
+    """Nothing may be left out for want of a device of that kind where its driver is installed."""
+    if found := drivers(kind):
+        raise AssertionError(f"{found[0]} is installed, and yet: {why}")
+
+
+def skip_for_want_of(kind, why):
+    check_want_of(kind, why)
+    raise unittest.SkipTest(f"[SKIP] {why.strip()}")
 
 
 def small(n):
@@ -144,7 +170,7 @@ class Directory:
             "XDG_CONFIG_HOME": os.path.join(self.path, "config"),
         }
         for name, value in os.environ.items():
-            if name.startswith(("ASAN_", "TSAN_", "UBSAN_", "LSAN_")) or name == "VIRTUAL_ENV":  # which may have NVRTC
+            if name.startswith(("ASAN_", "TSAN_", "UBSAN_", "LSAN_")) or name in (*STEERING, "VIRTUAL_ENV"):  # which may have NVRTC
                 self.environment[name] = value
 
     def remove(self):

@@ -1,11 +1,11 @@
-// store_tool: looks into a cache's directory, and puts into it what no program of ours would. For
-// test_search_faults.py.
+// store_tool: looks into a cache's directory, and puts into it what no program of ours would.
 //
 //   store_tool trials CACHE                        a line for every trial: kernel, verdict, nanoseconds, choices,
-//   between
-//                                                  tabs, in the order of the log
+//                                                  between tabs, in the order of the log
 //   store_tool model CACHE                         "none", "good", or why the stored cost model is of no use
 //   store_tool model CACHE damaged|newer|garbage   spoils it: one bit, another feature version, other bytes
+//   store_tool schedule CACHE KERNEL TEXT          another schedule of the kernel with that fingerprint; its code is
+//                                                  built from it when it is asked for
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -54,11 +54,31 @@ Result<void> Model(const std::string& directory, const std::string& fault) {
   return cache->Flush();
 }
 
+Result<void> Reschedule(const std::string& directory, const std::string& fingerprint, const std::string& schedule) {
+  CacheOptions options;
+  options.directory = directory;
+  std::unique_ptr<ScheduleCache> cache = HONE_TRY(ScheduleCache::Open(std::move(options)));
+  for (Record& record : HONE_TRY(cache->RecordsOf(HONE_TRY(cache->Resolve(fingerprint))))) {
+    record.schedule = schedule;
+    record.artifact_digest.reset();
+    record.artifact_bytes = 0;
+    record.measured.reset();
+    NewRecord entry;
+    entry.record = std::move(record);
+    for (const ClassSummary& known : HONE_TRY(cache->Classes()))
+      if (known.info.fingerprint == entry.record.key.class_fingerprint) entry.class_text = known.info.class_text;
+    HONE_TRY(cache->Put(entry, Durability::kSynced));
+  }
+  return cache->Flush();
+}
+
 int Main(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[1] : "", directory = argc > 2 ? argv[2] : "";
   Result<void> done = what == "trials"  ? ListTrials(directory)
                       : what == "model" ? Model(directory, argc > 3 ? argv[3] : "")
-                                        : Result<void>(Error{ErrorKind::kInvalid, "wrong usage", "store_tool"});
+                      : what == "schedule" && argc == 5
+                          ? Reschedule(directory, argv[3], argv[4])
+                          : Result<void>(Error{ErrorKind::kInvalid, "wrong usage", "store_tool"});
   if (done) return 0;
   std::cerr << done.error().Text() << '\n';
   return 1;

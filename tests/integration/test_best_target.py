@@ -13,6 +13,8 @@ class BestTarget(harness.HoneTest):
         self.devices = [target.split()[0] for target in self.hone_json("status")[0]["targets"][1:] if "unchecked=" not in target]
 
     def need_devices(self):
+        for kind in {"opencl", "vulkan"} - set(self.devices):
+            harness.check_want_of(kind, "honed serves none")
         if not self.devices:
             self.skipTest("[SKIP] no device but the CPU is served here (Debian: pocl-opencl-icd, mesa-vulkan-drivers)")
 

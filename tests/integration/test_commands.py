@@ -175,6 +175,8 @@ class Commands(harness.HoneTest):
                                    ("cuda", "cuda:sm_90", "__global__")]:
             with self.subTest(kind):
                 if kind not in kinds:
+                    if kind != "cuda":
+                        harness.check_want_of(kind, "honed serves none")
                     self.hone("code", SMALL, "--target", target, status=1)
                     print(f"[SKIP] nothing for {kind} is here")
                     continue

@@ -10,6 +10,8 @@ import harness
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KERNEL = "dense(M=48,N=80,K=64,const=1)+bias+relu"
+# Of its canonical text. A thread a block, with a row each, and weights that are packed: any search finds better code.
+SLOW = "cache_read t1 -> t1_panels for t4 const [i1/16, i2, i1%16]\nbind t3.i0 block.x\ncompute_at t4 t3.i0\n"
 LIBRARY = os.path.join(harness.BUILD, "lib")
 SANITIZED = os.environ.get("HONE_SANITIZE", "") != ""
 
@@ -86,13 +88,19 @@ class DeviceLibraries(harness.HoneTest):
         return self.hone_json("stats")[0][name]
 
     def user(self, kind, *libraries):
-        """A program on a device of a honed that has it."""
+        """A program on a device of a honed that has it, with code there that leaves much to be desired."""
         if os.environ.get("HONE_SANITIZE") == "thread":
             self.skipTest("[SKIP] of drivers' threads the sanitizer sees half")
+        daemon = self.start()
+        served = self.hone_json("get", KERNEL, "--target", f"{kind}:0", status=None)[0]
+        if "error" in served:
+            self.assertIn(f'no device "{kind}:0" is served here', served["error"]["message"])
+            harness.skip_for_want_of(kind, served["error"]["message"])
+        self.assertEqual(daemon.stop(), 0)
+        subprocess.run([os.path.join(harness.BIN, "store_tool"), "schedule", self.directory.cache, served["fingerprint"], SLOW],
+                       check=True)
         self.start()
-        self.hone("get", KERNEL, "--target", f"{kind}:0", status=None)
-        if "no device of kind" in self.last_error:
-            self.skipTest("[SKIP] " + self.last_error)
+        self.assertEqual(self.hone("schedule", KERNEL, "--target", f"{kind}:0"), SLOW)
         program = os.path.join(self.folder.name, f"{kind}_user")
         self.compile(kind, os.path.join(HERE, f"{kind}_user.c"), program, *libraries)
         leaks = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"  # drivers keep what they have until the end
@@ -104,11 +112,9 @@ class DeviceLibraries(harness.HoneTest):
         self.assertEqual((before["updates"], before["origin"]), (0, "default"))
         self.assertEqual(user.ask("loop"), "ok")
         self.wait_until(lambda: self.stat("watches") == 1)
-        for seed in range(1, 9):  # a search may find nothing, on a machine with other things to do
+        for seed in range(1, 9):  # a machine with other things to do may disturb all trials of one
             if self.hone_json("tune", KERNEL, "--target", f"{kind}:0", "--trials", "3", "--seed", str(seed))[-1]["ratio"] > 0:
                 break
-        else:
-            self.skipTest("[SKIP] the machine was never quiet enough to find better code")
         self.wait_until(lambda: user.info()["updates"] > 0)
         after = user.info()
         self.assertEqual((after["origin"], after["wrong"]), ("tuned", 0))

@@ -1,6 +1,5 @@
 """Code for devices as tools that watch every access see it: Oclgrind, which executes OpenCL C, and Vulkan's validation layer."""
 
-import glob
 import os
 import re
 import shutil
@@ -17,8 +16,7 @@ khronos_validation.log_filename = stdout
 """
 # Two threads exchange elements of local memory without a barrier.
 RACE = "kernel void race(global int *a) { local int s[2]; s[get_local_id(0)] = a[0]; a[get_local_id(0)] = s[1 - get_local_id(0)]; }\n"
-LARGER = ["softmax(M=2,N=300)", "matmul(M=37,N=41,K=33)", "matmul(M=3,N=21,K=70)", "matmul(M=1,N=24,K=100)+bias", "reduce_sum(M=1,N=9000)",
-          "depthwise_conv2d(C=3,H=19,W=21,R=3,S=3,stride=2,pad=1,const=1)",
+LARGER = ["matmul(M=37,N=41,K=33)", "depthwise_conv2d(C=3,H=19,W=21,R=3,S=3,stride=2,pad=1,const=1)",
           "conv2d(C=16,H=9,W=7,O=18,R=3,S=3,pad=1,const=1,accuracy=relaxed)+bias+relu"]
 
 
@@ -48,7 +46,7 @@ class Validators(harness.HoneTest):
         self.assertEqual(said, [])
 
     def test_vulkans_validation_layer_says_nothing(self):
-        if not os.path.exists(LAYER) or not glob.glob("/usr/share/vulkan/icd.d/lvp_icd*.json"):
+        if not os.path.exists(LAYER) or not harness.drivers("vulkan"):
             self.skipTest("[SKIP] there is no validation layer or no lavapipe here (Debian: vulkan-validationlayers, mesa-vulkan-drivers)")
         self.start()
         settings = os.path.join(self.directory.path, "vk_layer_settings.txt")

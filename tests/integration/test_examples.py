@@ -88,8 +88,11 @@ class Examples(harness.HoneTest):
             output, errors = process.communicate(timeout=60)
         if process.returncode == 0 or (endless and process.returncode == -signal.SIGINT):
             return "" if output or "-o" in words or "import" in words else "it printed nothing"
-        absent = ("there is no such device", "NVRTC", "qemu", "hone-runner for")
+        absent = ("is served here; there is:", "there is no such device", "NVRTC", "qemu", "hone-runner for")
         if "--target" in words and any(word in errors for word in absent):
+            kind = words[words.index("--target") + 1].split(":")[0]
+            if kind in ("opencl", "vulkan"):
+                harness.check_want_of(kind, errors)
             print(f"[SKIP] {line}: {errors.strip()}", flush=True)
             return ""
         too_early = {"predict": "the cost model has seen too few searches", "contribute": "nothing to give"}

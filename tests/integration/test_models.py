@@ -62,6 +62,8 @@ class Models(harness.HoneTest):
         targets = self.hone_json("status")[0]["targets"]
         here = [target for target in targets if " unchecked=" not in target]  # others are compiled for alone
         kinds = sorted({target.split()[0] for target in here} - {"cpu"})
+        for kind in {"opencl", "vulkan"} - set(kinds):
+            harness.check_want_of(kind, "honed serves none")
         if not kinds:
             self.skipTest("[SKIP] no OpenCL or Vulkan device is installed (Debian: pocl-opencl-icd, mesa-vulkan-drivers)")
         # Parts of concatenations that begin anywhere, values in other shapes, work without a kernel, packed weights, a

@@ -19,13 +19,13 @@ class OpenClProgram:
         try:
             self.cl = cl = ctypes.CDLL("libOpenCL.so.1")
         except OSError as error:
-            test.skipTest(f"[SKIP] {error}")
+            harness.skip_for_want_of("opencl", str(error))
         for name in ("clCreateContext", "clCreateCommandQueue", "clCreateBuffer", "clCreateUserEvent"):
             getattr(cl, name).restype = ctypes.c_void_p
         platform, self.device, self.status = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int32()
         if cl.clGetPlatformIDs(1, ctypes.byref(platform), None) or cl.clGetDeviceIDs(
                 platform, ctypes.c_uint64(0xFFFFFFFF), 1, ctypes.byref(self.device), None):
-            test.skipTest("[SKIP] no device of OpenCL's is here")
+            harness.skip_for_want_of("opencl", "no device of OpenCL's is here")
         self.context, self.other_context = self.new_context(), self.new_context()
         self.queue = self.new_queue(self.context)
         self.buffers = []

@@ -103,4 +103,24 @@ inline std::vector<std::string> GpuSamples() {
   return samples;
 }
 
+// What a block's threads do together at sizes above those: rows that they reduce, products of few rows, windows and
+// tiles of which several threads have one each.
+inline std::vector<std::string> LongRowSamples() {
+  return {
+      "softmax(M=2,N=300)",
+      "layer_norm(M=2,N=515)",
+      "rms_norm(M=2,N=300)+mul",
+      "reduce_sum(M=3,N=600)",
+      "reduce_sum(M=1,N=9000)",
+      "global_avgpool(C=3,H=17,W=19)",
+      "dense(M=1,N=6,K=130)+bias",
+      "dense(M=3,N=5,K=128)",
+      "conv2d(C=5,H=9,W=7,O=6,R=3,S=3,pad=1,const=1,accuracy=relaxed)+bias+relu",
+      "matmul(M=1,N=24,K=100)+bias",
+      "matmul(M=3,N=21,K=70)",
+      "transpose(M=40,N=70)",
+      "depthwise_conv2d(C=2,H=19,W=21,R=3,S=3,pad=1)",
+  };
+}
+
 }  // namespace hone

@@ -13,6 +13,7 @@
 #include "backends/gpu/build_for_gpu.h"
 #include "ir/device_artifact.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/want_of_device.h"
 
 namespace hone {
 namespace {
@@ -30,7 +31,7 @@ TEST(BorrowedOpenCl, PacksOnceAndCallsOnAnyQueue) {
   if (testing::kSeesThreads) GTEST_SKIP() << "[SKIP] a driver in this process";
   const Result<const OpenCl*> loaded = LoadOpenCl();
   const std::vector<OpenClFound> found = loaded ? FindOpenCl(**loaded).value() : std::vector<OpenClFound>();
-  if (found.empty()) GTEST_SKIP() << "[SKIP] no OpenCL device is here";
+  if (found.empty()) HONE_SKIP_FOR_WANT_OF(kOpenClKind, "no OpenCL device is here");
   const OpenCl& cl = **loaded;
   cl_device_id device = found[0].device;
   const Result<BuildOutput> built = BuildForGpu({kKernel, kSchedule, found[0].target});

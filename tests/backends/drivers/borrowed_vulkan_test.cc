@@ -10,6 +10,7 @@
 #include "backends/gpu/build_for_gpu.h"
 #include "ir/device_artifact.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/want_of_device.h"
 
 namespace hone {
 namespace borrowed_vulkan_test {
@@ -22,7 +23,8 @@ constexpr char kBytes[] = "kernel twice(x: i8[N]) -> y: i32[N] where N=64 { y[i]
 TEST(BorrowedVulkan, BuffersOfSmallElementsBeginAtMultiplesOfFourBytes) {
   if (testing::kSeesThreads) GTEST_SKIP() << "[SKIP] a driver in this process";
   const std::vector<DeviceTarget> found = FindVulkanDevices().value_or(std::vector<DeviceTarget>());
-  if (found.empty() || found[0].Number("i8") != 1) GTEST_SKIP() << "[SKIP] no Vulkan device with bytes is here";
+  if (found.empty() || found[0].Number("i8") != 1)
+    HONE_SKIP_FOR_WANT_OF(kVulkanKind, "no Vulkan device with bytes is here");
   const std::unique_ptr<GpuContext> context = OpenVulkanDevice(found[0]).value();
   const auto* borrowed = dynamic_cast<BorrowedContext*>(context.get());
   ASSERT_NE(borrowed, nullptr);

@@ -14,6 +14,7 @@
 #include "tests/support/data_index_kernels.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/want_of_device.h"
 
 namespace hone {
 namespace {
@@ -27,7 +28,7 @@ class PoclBuiltins : public ::testing::Test {
     const Result<const OpenCl*> loaded = LoadOpenCl();
     const std::vector<OpenClFound> found = loaded ? FindOpenCl(**loaded).value() : std::vector<OpenClFound>();
     const auto pocl = std::ranges::find_if(found, [](const OpenClFound& one) { return IsPocl(one.target); });
-    if (pocl == found.end()) GTEST_SKIP() << "[SKIP] no device of PoCL's is here";
+    if (pocl == found.end()) HONE_SKIP_FOR_WANT_OF(kOpenClKind, "no device of PoCL's is here");
     cl_ = *loaded;
     device_ = *pocl;
     context_ = {cl_->clCreateContext(nullptr, 1, &device_.device, nullptr, nullptr, nullptr), cl_->clReleaseContext};

@@ -24,12 +24,14 @@
 #include "tests/support/gpu_kind_names.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/want_of_device.h"
 
 namespace hone {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -73,7 +75,9 @@ class GpuDevice : public ::testing::TestWithParam<std::string> {
     if (is_new) at->second = Open(GetParam());
     device_ = at->second.device;
     pools_ = at->second.pools.get();
-    if (pools_ == nullptr) GTEST_SKIP() << "[SKIP] " << at->second.why;
+    if (pools_ != nullptr) return;
+    if (!testing::HasBuilder()) GTEST_SKIP() << testing::kNoBuilder;
+    HONE_SKIP_FOR_WANT_OF(GetParam(), at->second.why);
   }
 
   DeviceArtifact Build(const std::string& kernel, const std::string& schedule = "") const {
@@ -280,6 +284,18 @@ TEST_P(GpuDevice, WhatFailsInARehearsalIsNamedAndHarmsNoOther) {
   }
 }
 
+TEST_P(GpuDevice, MemoryThatTheDeviceDoesNotHaveIsALimit) {
+  DeviceArtifact artifact = Build(kScale);
+  artifact.buffers.push_back({int64_t{1} << 40, -1, true});
+  const Result<CheckReport> report = Check(kScale, artifact);
+  ASSERT_TRUE(report) << report.error().Text();
+  ASSERT_TRUE(report->failure);
+  EXPECT_EQ(report->failure->kind, ErrorKind::kLimit) << report->failure->Text();
+  EXPECT_THAT(report->failure->Text(),
+              AllOf(HasSubstr("could not be started"), AnyOf(HasSubstr("memory"), HasSubstr("buffer"))));
+  EXPECT_EQ(Refusal(Build(kScale)), "it is verified");
+}
+
 TEST_P(GpuDevice, ADeviceThatIsNotHereRunsNothing) {
   DeviceArtifact artifact = Build(kScale);
   DeviceTarget other = *device_.target.device();
@@ -300,15 +316,34 @@ INSTANTIATE_TEST_SUITE_P(Kinds, GpuDevice, ::testing::ValuesIn(testing::GpuKindN
                          [](const auto& info) { return info.param; });
 
 TEST(BuildForGpu, WhatADeviceLacksIsSaid) {
-  const auto refusal = [](const std::string& kernel, std::map<std::string, std::string, std::less<>> facts) {
-    const Result<BuildOutput> built = BuildForGpu({kernel, "", DeviceTarget{"opencl", std::move(facts)}});
+  const auto refusal = [](const std::string& kernel, std::map<std::string, std::string, std::less<>> facts,
+                          const std::string& schedule = "") {
+    const Result<BuildOutput> built = BuildForGpu({kernel, schedule, DeviceTarget{"opencl", std::move(facts)}});
     return built ? std::string("built") : built.error().Text();
   };
   EXPECT_THAT(refusal("matmul(M=8,N=8,K=8,dtype=f64)", {{"f64", "0"}}), HasSubstr("no f64"));
   EXPECT_EQ(refusal("matmul(M=8,N=8,K=8,dtype=f64)", {{"f64", "1"}}), "built");
+  // There are no tensors of i64; places that data decide are computed in it.
+  const std::string wide = "kernel a(x: f32[1000], w: i32[16]) -> y: f32[16] { y[i] = pad(x[8*w[i]], 0) }";
+  EXPECT_THAT(refusal(wide, {{"i64", "0"}}), HasSubstr("no i64; ask for another target or for i32"));
+  EXPECT_EQ(refusal(wide, {{"i64", "1"}}), "built");
+  EXPECT_THAT(refusal("add(M=8,N=8,dtype=i8)", {{"i8", "0"}}), HasSubstr("no i8"));
+  EXPECT_THAT(refusal("add(M=8,N=8,dtype=f16)", {{"i16", "0"}}), HasSubstr("no f16"));
   EXPECT_THAT(refusal("matmul(M=1..8,N=8,K=8)", {}), HasSubstr("fixed sizes"));
   // Small blocks, hardly any storage: there is a schedule for them all the same.
   EXPECT_EQ(refusal("matmul(M=256,N=256,K=256)", {{"block_threads", "32"}, {"block_bytes", "256"}}), "built");
+}
+
+TEST(BuildForGpu, SchedulesWithMoreBlocksThanAGridHasAreRefused) {
+  const std::map<std::string, std::string, std::less<>> vulkan{{"grid", "65535"}};
+  const auto refusal = [&](const std::string& schedule) {
+    const Result<BuildOutput> built = BuildForGpu({"add(M=65536,N=4)", schedule, DeviceTarget{"vulkan", vulkan}});
+    return built ? std::string("built") : built.error().Text();
+  };
+  EXPECT_THAT(refusal("bind y.m block.x\nbind y.n thread.x\n"), HasSubstr("65536 blocks along x, at most 65535"));
+  EXPECT_THAT(refusal("bind y.m block.y\nbind y.n thread.x\n"), HasSubstr("65536 blocks along y, at most 65535"));
+  EXPECT_EQ(refusal("split y.m 2\nreorder y.m.0 y.m.1 y.n\nbind y.m.0 block.x\nbind y.n thread.x\n"), "built");
+  EXPECT_EQ(refusal(""), "built");
 }
 
 TEST(BuildForGpu, IsReproducible) {

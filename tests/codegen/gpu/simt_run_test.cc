@@ -61,6 +61,30 @@ TEST(SimtRun, EachBarrierIsNeeded) {
   EXPECT_TRUE(RunStraight(kTiledMatmul, program).IsRight());
 }
 
+TEST(SimtRun, EachBarrierOfDefaultSchedulesIsNeeded) {
+  std::vector<std::string> texts = GpuSamples();
+  for (const std::string& text : LongRowSamples()) texts.push_back(text);
+  int barriers = 0, kernels = 0;
+  for (const std::string& text : texts) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    straight::Program program = StraightOf(text, DefaultSchedule(kernel, SomeGpu()).value()).value();
+    int here = 0;
+    const auto without = [&](std::vector<Node>& list, size_t at) {
+      const Node barrier = list[at];
+      list.erase(list.begin() + static_cast<int64_t>(at));
+      EXPECT_FALSE(RunStraight(text, program).IsRight()) << text << " without barrier " << here;
+      list.insert(list.begin() + static_cast<int64_t>(at), barrier);
+      ++here;
+    };
+    for (straight::Launch& launch : program.pack) ForEachPlace(launch.code.nodes, Node::Kind::kBarrier, without);
+    for (straight::Launch& launch : program.launches) ForEachPlace(launch.code.nodes, Node::Kind::kBarrier, without);
+    barriers += here;
+    kernels += here > 0;
+  }
+  EXPECT_GE(barriers, 80);
+  EXPECT_GE(kernels, 30);
+}
+
 bool Has(const std::vector<Node>& nodes, const std::function<bool(const Node&)>& is) {
   return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) { return is(node) || Has(node.body, is); });
 }
