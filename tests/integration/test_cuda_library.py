@@ -61,6 +61,8 @@ class CudaLibrary(DeviceLibraryTest):
         self.use(self.user_of(TWICE, "(?i)nvrtc", "twice"), TWICE)
 
     def test_on_a_gpu(self):
+        self.directory.environment.update({name: os.environ[name] for name in ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+                                           if name in os.environ})  # where a driver is found
         self.use(self.user_of(KERNEL, 'no device "cuda:0" is served here'), KERNEL, **{"not bound": r"^1 operand 1 \(w\): "})
 
 
