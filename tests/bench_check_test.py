@@ -2,9 +2,11 @@
 """bench/check loses nothing that was measured, and takes nothing for measured that was not: with programs that print marks in
 place of those that measure."""
 
+import argparse
 import json
 import os
 import pathlib
+import runpy
 import signal
 import subprocess
 import sys
@@ -13,6 +15,8 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True  # nothing is left beside the scripts
+sys.path.insert(0, str(ROOT / "bench"))
 PEAK = 'echo \'{"isa": "avx2", "fma_gflops": 100.0, "read_gb_s": 10.0}\''
 
 
@@ -104,6 +108,17 @@ class BenchCheck(unittest.TestCase):
                 said = self.check("--only", "hits", option, path, status=2)
                 self.assertIn(option, said)
                 self.assertFalse(os.path.exists(f"{self.folder}/began"), f"{option} {path}: {said}")
+
+    def test_tables_of_other_documents_are_written_when_their_marks_are_recorded(self):
+        check = runpy.run_path(str(ROOT / "bench/check"))
+        def command(part, record):
+            return check["command_of"](part, argparse.Namespace(bin=self.folder, details=None, record=record))
+        recorded = str(ROOT / "bench/marks.json")
+        for part in ("devices", "narrow_transfer"):
+            self.assertEqual(command(part, recorded)[-2:], ["--write", str(ROOT / "docs/transfer.md")])
+            for record in (None, self.record):
+                self.assertNotIn("--write", command(part, record))
+        self.assertNotIn("--write", command("hits", recorded))
 
     def test_a_part_that_is_named_twice_runs_once(self):
         self.program("serving_bench", mark("hit"))
