@@ -13,7 +13,8 @@ Parts, all unless some are named:
   serving    hits of CPU kernels with devices there and without
 
 The device is the first of the first OpenCL platform: PoCL makes one of a processor. Searches are kept in build/devices-pool.
---write puts the tables between the marks of a Markdown file (docs/transfer.md)."""
+--write puts the tables of `transfer` between the marks of a Markdown file (docs/transfer.md); bench/check has it do so when it records
+the marks."""
 import argparse
 import json
 import os
@@ -227,6 +228,8 @@ def transfer(arguments, rows):
     lib.mark("OpenCL, share of tuned speed, nothing measured, mean", statistics.mean(row["share"] for row in found), "", 0.9,
              at_most=False)
     lib.mark("OpenCL, transferred over default, mean", lib.geometric_mean([row["gain"] for row in found]), "x", 1, at_most=False)
+    if arguments.write:
+        lib.write_between(arguments.write, BEGIN, END, table(rows))
 
 
 def hits(arguments, environment):
@@ -257,7 +260,7 @@ def table(rows):
     lines += [f"| `{row['kernel']}` | {row['default_us']:.0f} µs | {row['served_us']:.0f} µs | {row['searched_us']:.0f} µs | "
               f"{row['share']:.2f} | {row['gain']:.2f} |" for row in rows["transfer"]]
     share, gain = statistics.mean(row["share"] for row in rows["transfer"]), lib.geometric_mean([row["gain"] for row in rows["transfer"]])
-    return "\n".join([*lines, f"| mean | | | | {share:.2f} | {gain:.2f} |"])
+    return "\n".join([*lines, f"| mean | | | | {share:.3g} | {gain:.3g} |"])  # as docs/performance.md has them
 
 
 PARTS = {"products": products, "misses": misses, "transfer": transfer, "serving": serving}
@@ -278,8 +281,6 @@ def main():
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)
-    if arguments.write:
-        lib.write_between(arguments.write, BEGIN, END, table(rows))
     return 0
 
 

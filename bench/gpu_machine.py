@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """Everything that wants a machine with a GPU, in one go: runs the device's tests, checks every kernel of the eleven lists there,
-measures marks, runs networks whole, searches some kernels, and leaves records and figures in a directory.
+measures marks, runs networks whole, has a C program call kernels in a context of its own, searches some kernels, and leaves
+records and figures in a directory.
 
-  bench/gpu_machine.py [--target cuda:0] [--out DIR] [--steps WORDS] [--trials N] [--torch PYTHON] [LIST.kernels …]
+  bench/gpu_machine.py [--target cuda:0[,…]] [--out DIR] [--steps WORDS] [--trials N] [--torch PYTHON] [LIST.kernels …]
   bench/gpu_machine.py --pack FILE.tar.xz
 
 The first builds what it needs. For cuda:0 the machine needs NVIDIA's driver and what scripts/install_dependencies.sh installs;
 NVRTC is installed from the Python registry into build/ unless a CUDA installation has it. With --torch, an interpreter that has
-PyTorch with CUDA, marks are measured beside cuBLAS and cuDNN (f32, TF32 off) and the copy bandwidth that PyTorch reaches.
+PyTorch with CUDA, kernels are measured beside cuBLAS and cuDNN, by default and searched (f32 without TF32, and with it where the
+kernel's accuracy allows that), and beside the copy bandwidth that PyTorch reaches; bench/gpu_marks.py has the limits.
 
 The second packs programs that are built, the libraries that they need but the C and C++ libraries, this script and what it
 reads, for a machine that has no compiler and that is lent by the minute: unpack there, and start bench/gpu_machine.py in it.
 Networks are taken along, and run, if HONE_MODELS names a directory of ONNX graphs.
 
---steps takes some of tests, lists, marks, networks, tune; --minutes ends each step's programs after so long.
+--steps takes some of tests, lists, marks, networks, libraries, tune; --minutes ends each step's programs after so long. Of a
+processor's devices, --target opencl:0,vulkan:0 --steps lists,networks is the part device_lists of bench/check.
 Exit status 1 if anything is wrong or could not be measured."""
 import argparse
 import concurrent.futures
@@ -28,22 +31,21 @@ import tarfile
 import tempfile
 import time
 
+import gpu_marks
 import lib
 
-STEPS = ["tests", "lists", "marks", "networks", "tune"]
-SIZES = (512, 1024, 2048, 4096)
-GEMM = [f"matmul(M={n},N={n},K={n})" for n in SIZES]
-NARROW = {dtype: [f"matmul(M={n},N={n},K={n},dtype={dtype},accuracy=fast)" for n in SIZES] for dtype in ("f16", "bf16")}
-ROWS = ["softmax(M=16384,N=1024)", "layer_norm(M=16384,N=1024)"]
-COPY = "kernel copy(x: f32[N]) -> y: f32[N] where N=67108864 { y[i] = x[i] }"
-ADD = "kernel add(x: f32[N], z: f32[N]) -> y: f32[N] where N=67108864 { y[i] = x[i] + z[i] }"
-TUNED = ["matmul(M=1024,N=1024,K=1024)", "conv2d(C=256,H=14,W=14,O=256,R=3,S=3,pad=1,const=1)+bias+relu",
-         "depthwise_conv2d(C=96,H=112,W=112,R=3,S=3,stride=2,pad=1,const=1)", "softmax(M=4096,N=1024)"]
-NETWORKS = ["resnet50", "bert_128", "mobilenet_v2"]
+STEPS = ["tests", "lists", "marks", "networks", "libraries", "tune"]
 PROGRAMS = ["honed", "hone", "hone-builder", "hone-runner", "hone-device-runner", "backends_tests"]
 LIBRARIES = ["libhone_cuda.so", "libhone_opencl.so", "libhone_vulkan.so"]
-OF_THE_SYSTEM = re.compile(r"^(ld-linux|lib(c|m|pthread|dl|rt|resolv|stdc\+\+|gcc_s)\.so)")
+SCRIPTS = ["bench/gpu_machine.py", "bench/gpu_marks.py", "bench/gpu_peers.py", "bench/lib.py", "tests/integration/harness.py",
+           "tests/integration/test_cuda_library.py", "tests/integration/test_device_libraries.py"]
+USER = "cuda_user"  # tests/integration's, in a pack
+OF_THE_SYSTEM = re.compile(r"^(ld-linux|lib(c|m|pthread|dl|rt|resolv|stdc\+\+|gcc_s|cuda)\.so)")
 TESTS = "*GpuDevice*/{kind}:CompileCuda*"
+# A C program that calls kernels on its own queue, of each kind.
+LIBRARY_TESTS = {"cuda": ("test_cuda_library.py", "CudaLibrary.test_on_a_gpu"),
+                 "opencl": ("test_device_libraries.py", "DeviceLibraries.test_opencl_on_queues_of_the_application"),
+                 "vulkan": ("test_device_libraries.py", "DeviceLibraries.test_vulkan_in_command_buffers_of_the_application")}
 AT_ONCE = 4  # lists that are checked
 
 
@@ -51,11 +53,20 @@ def is_packed():
     return not os.path.exists(os.path.join(lib.ROOT, "CMakeLists.txt"))
 
 
-def build():
+def build(kinds, steps):
     if not os.path.exists(os.path.join(lib.ROOT, "build/release/build.ninja")):
         subprocess.run(["cmake", "--preset", "release"], cwd=lib.ROOT, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", "--preset", "release", "--target", *PROGRAMS], cwd=lib.ROOT, check=True,
+    libraries = [f"hone_{kind}" for kind in kinds] + ["fake_cuda"] * ("cuda" in kinds) if "libraries" in steps else []
+    subprocess.run(["cmake", "--build", "--preset", "release", "--target", *PROGRAMS, *libraries], cwd=lib.ROOT, check=True,
                    stdout=subprocess.DEVNULL)
+
+
+def build_user(root, path):
+    """The C program for libhone_cuda. Which libcuda.so.1 it has is decided where it runs."""
+    subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-I", os.path.join(lib.ROOT, "client"), "-I", lib.ROOT,
+                    os.path.join(lib.ROOT, "tests/integration/cuda_user.c"), "-o", path, os.path.join(root, "lib/libhone_cuda.so"),
+                    os.path.join(root, "tests/fake_cuda/libcuda.so.1"), "-lm", "-pthread", "-Wl,-rpath," + os.path.join(root, "lib")],
+                   check=True)
 
 
 def libraries_of(program):
@@ -69,12 +80,11 @@ def pack(path):
     with tempfile.TemporaryDirectory() as scratch:
         there = os.path.join(scratch, "hone")
         shutil.copytree(os.path.join(lib.ROOT, "models"), os.path.join(there, "models"))
-        graphs = os.environ.get("HONE_MODELS")
-        for name in NETWORKS if graphs else []:
-            shutil.copy(os.path.join(graphs, name + ".onnx"), os.path.join(there, "models"))
-        os.makedirs(os.path.join(there, "bench"))
-        for name in ("gpu_machine.py", "gpu_peers.py", "lib.py"):
-            shutil.copy2(os.path.join(lib.ROOT, "bench", name), os.path.join(there, "bench"))
+        for source in graphs().values():
+            shutil.copy(source, os.path.join(there, "models"))
+        for name in SCRIPTS:
+            os.makedirs(os.path.dirname(os.path.join(there, name)), exist_ok=True)
+            shutil.copy2(os.path.join(lib.ROOT, name), os.path.join(there, name))
         found = {}
         files = [("bin", name) for name in PROGRAMS] + [("lib", name) for name in LIBRARIES]
         for folder, name in files:
@@ -84,6 +94,8 @@ def pack(path):
             found |= libraries_of(source)
             os.makedirs(os.path.join(there, "build/release", folder), exist_ok=True)
             shutil.copy(source, os.path.join(there, "build/release", folder))
+        build_user(root, os.path.join(there, "build/release/bin", USER))
+        found |= libraries_of(os.path.join(there, "build/release/bin", USER))
         for name, source in found.items():
             shutil.copy(source, os.path.join(there, "build/release/lib", name))
         for folder in ("bin", "lib"):
@@ -98,18 +110,21 @@ def pack(path):
     print(f"{path}: {os.path.getsize(path) / 2**20:.1f} MiB")
 
 
-def find_nvrtc():
-    if not glob.glob("/usr/local/cuda*/lib64/libnvrtc.so*") and "VIRTUAL_ENV" not in os.environ and not is_packed():
-        lib.environment("bench-nvrtc-python")
-        os.environ["VIRTUAL_ENV"] = os.path.join(lib.ROOT, "build/bench-nvrtc-python")
+def graphs():
+    """Paths of those networks that are there."""
+    directory = os.environ.get("HONE_MODELS") or os.path.join(lib.ROOT, "models")
+    paths = {name: os.path.join(directory, name + ".onnx") for name in gpu_marks.NETWORKS}
+    return {name: path for name, path in paths.items() if os.path.exists(path)}
 
 
 class Machine:
     """A daemon beside the device, and what is found out."""
 
-    def __init__(self, daemon, options):
-        self.daemon, self.options = daemon, options
-        self.target, self.kind = options.target, options.target.split(":")[0]
+    def __init__(self, daemon, options, target):
+        self.daemon, self.options, self.bin = daemon, options, os.path.abspath(options.bin)
+        self.target, self.kind = target, target.split(":")[0]
+        self.out = os.path.join(options.out, target.replace(":", "_"))
+        os.makedirs(self.out, exist_ok=True)
         self.seconds = options.minutes * 60
         self.is_wrong = False
         self.figures = {"by_default": {}, "tuned": {}, "peers": {}, "networks": {}}
@@ -119,18 +134,18 @@ class Machine:
         print(text, flush=True)
 
     def write(self, name, value):
-        with open(os.path.join(self.options.out, name), "w", encoding="utf-8") as file:
+        with open(os.path.join(self.out, name), "w", encoding="utf-8") as file:
             file.write(value if isinstance(value, str) else json.dumps(value, indent=1))
 
     def tests(self):
         """Those that go through the kind of device, each in a process of its own."""
-        program = os.path.join(lib.BIN, "backends_tests")
+        program = os.path.join(self.bin, "backends_tests")
         if is_packed():  # the tests know where they were built
             with open(os.path.join(lib.ROOT, "built_in"), encoding="utf-8") as file:
                 built_in = file.read()
             if not os.path.exists(built_in):
                 os.makedirs(os.path.dirname(built_in), exist_ok=True)
-                os.symlink(os.path.dirname(lib.BIN), built_in)
+                os.symlink(os.path.dirname(self.bin), built_in)
         listed = subprocess.run([program, "--gtest_list_tests", f"--gtest_filter={TESTS.format(kind=self.kind)}"],
                                 capture_output=True, text=True, check=False).stdout
         suite, names, words, counts = "", [], "", {"OK": 0, "FAILED": 0, "SKIPPED": 0}
@@ -175,7 +190,7 @@ class Machine:
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             counts = list(pool.map(self.check_list, lists))
         wrong = sum(bad for _, bad in counts)
-        lib.mark(f"{self.kind}_kernels_not_verified", wrong, "", 0, True)
+        lib.mark(gpu_marks.not_verified(self.kind), wrong, "", 0, True)
         self.is_wrong |= wrong > 0 or not any(rows for rows, _ in counts)
 
     def hone(self, *arguments):
@@ -205,59 +220,107 @@ class Machine:
             print("peers: " + "\n".join(done.stderr.strip().splitlines()[-5:]), flush=True)
         return {row["kernel"]: row["us"] for row in map(json.loads, done.stdout.splitlines())}
 
-    def marks(self):
-        convolutions = [kernel for _, kernel in lib.kernels([os.path.join(lib.ROOT, "models/resnet50.kernels")])
-                        if kernel.startswith("conv2d")]
-        narrow = [kernel for kernels in NARROW.values() for kernel in kernels]
-        measured = [*GEMM, *narrow, *ROWS, COPY, ADD, *convolutions] if not self.options.quick else GEMM[:1]
-        times = {kernel: self.time_of(kernel) for kernel in measured}
-        times = {kernel: us for kernel, us in times.items() if us is not None}
-        them = self.peers([*GEMM, *narrow, *ROWS, COPY, *convolutions])
-        self.figures["by_default"], self.figures["peers"] = times, them
-        for kernel in [*GEMM, *narrow]:
-            if kernel in times:
-                n = int(re.search(r"M=(\d+)", kernel).group(1))
-                print(f"{kernel:60} {times[kernel]:10.1f} us {2 * n ** 3 / times[kernel] / 1e6:8.2f} TFLOP/s"
-                      + (f", {them[kernel] / times[kernel]:.2f} of cuBLAS" if kernel in them else ""), flush=True)
-        groups = [("gemm", GEMM, 0.9), ("convolutions", convolutions, 0.9),
-                  *((f"gemm_{dtype}", kernels, 0.8) for dtype, kernels in NARROW.items())]
-        for name, group, limit in groups:
-            ratios = [them[kernel] / times[kernel] for kernel in group if kernel in them and kernel in times]
+    def print_time(self, kernel, us, them):
+        group = next(group for group in gpu_marks.groups().values() if kernel in group.kernels)
+        rate = f" {gpu_marks.operations(kernel) / us / 1e6:8.2f} TFLOP/s" if gpu_marks.operations(kernel) else ""
+        beside = f", {them[kernel] / us:.2f} of {group.library}" if kernel in them else ""
+        print(f"{kernel:76} {us:10.1f} us{rate}{beside}", flush=True)
+
+    def compare(self, state, times, them):
+        """A mark for each group of kernels that a library has, too."""
+        for name, group in gpu_marks.groups().items():
+            ratios = [them[kernel] / times[kernel] for kernel in group.kernels if kernel in them and kernel in times]
             if ratios:
-                lib.mark(f"{self.kind}_{name}_against_libraries", lib.geometric_mean(ratios), "x", limit, False)
-        copy_us = them.get(COPY, times.get(COPY))
-        if copy_us:
-            copied = 2 * 4 * 67108864 / copy_us
-            for name, kernel, moved in (("softmax", ROWS[0], 2 * 4 * 16384 * 1024), ("layer_norm", ROWS[1], 2 * 4 * 16384 * 1024),
-                                        ("element_wise", ADD, 3 * 4 * 67108864)):
-                if kernel in times:
-                    lib.mark(f"{self.kind}_{name}_of_copy_bandwidth", moved / times[kernel] / copied, "x", 0.9, False)
+                lib.mark(gpu_marks.against(self.kind, name, state), lib.geometric_mean(ratios), "x",
+                         group.by_default if state == "default" else group.searched, False)
+
+    def times_of(self, kernels):
+        times = {kernel: self.time_of(kernel) for kernel in kernels}
+        return {kernel: us for kernel, us in times.items() if us is not None}
+
+    def marks(self):
+        compared = [kernel for group in gpu_marks.groups().values() for kernel in group.kernels]
+        also = [*gpu_marks.ROWS.values(), gpu_marks.COPY, gpu_marks.ADD]
+        if self.options.quick:
+            compared, also = compared[:1], []
+        times = self.times_of([*compared, *also])
+        them = self.peers([*compared, *also])
+        self.figures["by_default"], self.figures["peers"] = times, them
+        for kernel in compared:
+            if kernel in times:
+                self.print_time(kernel, times[kernel], them)
+        self.compare("default", times, them)
+        copy_us = them.get(gpu_marks.COPY, times.get(gpu_marks.COPY))
+        for name, (kernel, moved) in gpu_marks.MOVED.items():
+            if copy_us and kernel in times:
+                share = moved / times[kernel] / (2 * 4 * gpu_marks.LONG / copy_us)
+                lib.mark(gpu_marks.of_bandwidth(self.kind, name), share, "x", 0.9, False)
 
     def networks(self):
-        graphs = os.environ.get("HONE_MODELS") or os.path.join(lib.ROOT, "models")
-        them = self.peers([f"network {name}" for name in NETWORKS])
-        for name in NETWORKS:
-            path = os.path.join(graphs, name + ".onnx")
-            if not os.path.exists(path):
-                continue
+        there = graphs()
+        for name in [name for name in gpu_marks.NETWORKS if name not in there]:
+            self.wrong(f"  {name}.onnx is not there; HONE_MODELS names a directory of ONNX graphs")
+        them = self.peers([f"network {name}" for name in there])
+        bad = 0
+        for name, path in there.items():
             answer = self.hone("run", path, "--target", self.target)[-1]
             self.figures["networks"][name] = answer
             if answer.get("error") or not answer.get("verified"):
                 self.wrong(f"  {name}: {answer.get('error', {}).get('message', 'not verified')}")
+                bad += 1
                 continue
             print(f"{name}: {answer['time_us'] / 1000:.3f} ms", flush=True)
             if f"network {name}" in them:
-                lib.mark(f"{self.kind}_{name}_against_pytorch", answer["time_us"] / them[f"network {name}"], "x", 1.0, True)
+                lib.mark(gpu_marks.of_pytorch(self.kind, name), answer["time_us"] / them[f"network {name}"], "x", 1.0, True)
+        if there:
+            lib.mark(gpu_marks.networks_differ(self.kind), bad, "", 0, True)
+
+    def libraries(self):
+        """The C program of tests/integration on its own queue, through a search and the death of a honed."""
+        file, test = LIBRARY_TESTS[self.kind]
+        environment = dict(os.environ, HONE_BIN_DIR=self.bin, HONE_BUILD_DIR=os.path.dirname(self.bin), HONE_SOURCE_DIR=lib.ROOT)
+        if is_packed():
+            if self.kind != "cuda":
+                self.wrong(f"libraries: the pack holds no program for {self.kind}")
+                return
+            environment["HONE_CUDA_USER"] = os.path.join(self.bin, USER)
+        try:
+            done = subprocess.run([sys.executable, "-B", file, test], cwd=os.path.join(lib.ROOT, "tests/integration"), env=environment,
+                                  capture_output=True, text=True, check=False, timeout=self.seconds)
+            said, is_right = done.stdout + done.stderr, done.returncode == 0 and "skipped" not in done.stderr
+        except subprocess.TimeoutExpired as late:
+            said, is_right = f"took too long\n{late.stderr}", False
+        self.write("libraries.txt", said)
+        if is_right:
+            print(f"libhone_{self.kind}: right on queues of the application, through a live swap and a death of honed", flush=True)
+        else:
+            self.wrong(f"libhone_{self.kind}: " + " ".join(said.split())[-600:])
+
+    def search(self, kernel):
+        end = self.hone("tune", kernel, "--target", self.target, "--trials", str(self.options.trials))[-1]
+        self.figures["tuned"][kernel] = end
+        if end.get("error"):
+            self.wrong(f"  {kernel}: {end['error']['message']}")
+            return
+        gain = f"{end['ratio']:.2f} times as fast as before" if end.get("ratio") else "nothing better"
+        print(f"tuned {kernel}: {gain}, {end.get('trials')} trials", flush=True)
 
     def tune(self):
-        for kernel in TUNED if self.options.trials else []:
-            end = self.hone("tune", kernel, "--target", self.target, "--trials", str(self.options.trials))[-1]
-            self.figures["tuned"][kernel] = end
-            if end.get("error"):
-                self.wrong(f"  {kernel}: {end['error']['message']}")
-            else:
-                gain = f"{end['ratio']:.2f} times as fast as before" if end.get("ratio") else "nothing better"
-                print(f"tuned {kernel}: {gain}, {end.get('trials')} trials", flush=True)
+        """Searches, and what is served then beside the libraries, whose times are taken right after."""
+        if not self.options.trials:
+            return
+        compared = [kernel for group in gpu_marks.groups().values() for kernel in group.tuned]
+        also = gpu_marks.ALSO_TUNED
+        if self.options.quick:
+            compared, also = compared[:1], []
+        for kernel in [*compared, *also]:
+            self.search(kernel)
+        times = self.times_of(compared)
+        them = self.peers(compared)
+        self.figures["searched"], self.figures["peers_of_searched"] = times, them
+        for kernel, us in times.items():
+            self.print_time(kernel, us, them)
+        self.compare("tuned", times, them)
 
     def run(self, steps):
         self.write("status.json", self.hone("status")[0])
@@ -273,39 +336,47 @@ class Machine:
             getattr(self, step)()
             print(f"   {time.monotonic() - begin:.0f} s", flush=True)
         self.write("figures.json", self.figures)
-        answer = self.hone("export", "-o", os.path.join(self.options.out, "records.bundle"))[-1]
+        answer = self.hone("export", "-o", os.path.join(self.out, "records.bundle"))[-1]
         if answer.get("error"):
             self.wrong(f"records were not exported: {answer['error']['message']}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", default="cuda:0")
+    parser.add_argument("--target", default="cuda:0", help="some, with commas between them")
+    parser.add_argument("--bin", help="programs to run; without it those in build/release, which are built")
     parser.add_argument("--out", default=os.path.join(lib.ROOT, "build/gpu_machine"))
     parser.add_argument("--pack", metavar="FILE")
-    parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--steps", help=f"some of {', '.join(STEPS)}, with commas; all, networks if their graphs are there")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--trials", type=int, default=128, help="of each search")
     parser.add_argument("--torch", help="a Python interpreter that has PyTorch with CUDA")
     parser.add_argument("--quick", action="store_true", help="of marks the smallest alone")
     parser.add_argument("lists", nargs="*")
     options = parser.parse_args()
-    steps = options.steps.split(",")
+    steps = options.steps.split(",") if options.steps else [step for step in STEPS if step != "networks" or graphs()]
     if unknown := [step for step in steps if step not in STEPS]:
         parser.error(f"--steps: {unknown[0]} is none of {', '.join(STEPS)}")
     if options.pack:
         pack(os.path.abspath(options.pack))
         return 0
-    os.makedirs(options.out, exist_ok=True)
-    if not is_packed():
-        build()
-    if options.target.startswith("cuda"):
-        find_nvrtc()
-    with lib.Daemon() as daemon:
-        machine = Machine(daemon, options)
-        machine.run(steps)
+    targets = options.target.split(",")
+    kinds = [target.split(":")[0] for target in targets]
+    if unknown := [kind for kind in kinds if kind not in gpu_marks.KINDS]:
+        parser.error(f"--target: {unknown[0]} is none of {', '.join(gpu_marks.KINDS)}")
+    if not options.bin and not is_packed():
+        build(kinds, steps)
+    options.bin = options.bin or lib.BIN
+    if "cuda" in kinds and not is_packed():
+        lib.find_nvrtc()
+    is_wrong = False
+    with lib.Daemon(options.bin) as daemon:
+        for target in targets:
+            machine = Machine(daemon, options, target)
+            machine.run(steps)
+            is_wrong |= machine.is_wrong
     print(f"figures and records: {options.out}")
-    return 1 if machine.is_wrong else 0
+    return 1 if is_wrong else 0
 
 
 if __name__ == "__main__":

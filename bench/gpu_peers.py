@@ -1,8 +1,8 @@
 """What PyTorch (cuBLAS, cuDNN) takes on an NVIDIA GPU: kernels and networks, one a line on standard input, and for each a line of JSON.
 
-Runs in an interpreter that has PyTorch with CUDA; bench/gpu_machine.py starts it. f32 without TF32 but where the line asks for
-tf32; random data. Times are medians of nine batches between events, a batch long enough that launches from Python hide behind
-it where a kernel takes longer than they do, and replayed from a CUDA graph so that they do not count where it does not."""
+Runs in an interpreter that has PyTorch with CUDA; bench/gpu_machine.py starts it. f32 without TF32 but where the kernel's accuracy
+allows it (fast); random data. Times are medians of nine batches between events, a batch long enough that launches from Python hide
+behind it where a kernel takes longer than they do, and replayed from a CUDA graph so that they do not count where it does not."""
 import json
 import re
 import sys
@@ -40,11 +40,17 @@ def time_us(call):
 
 def call_for(text):
     sizes = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", text)}
-    dtype = TYPES[(re.findall(r"dtype=(\w+)", text) or ["f32"])[0]]
+    dtype = TYPES.get((re.findall(r"dtype=(\w+)", text) or ["f32"])[0])
 
     def rand(*shape):
         return (torch.rand(*shape, device="cuda") - 0.5).to(dtype)
 
+    if text.startswith("matmul") and "dtype=i8" in text:
+        def bytes_of(*shape):
+            return torch.randint(-128, 128, shape, device="cuda", dtype=torch.int8)
+        a, b = bytes_of(sizes["M"], sizes["K"]), bytes_of(sizes["K"], sizes["N"])
+        out = torch.empty(sizes["M"], sizes["N"], device="cuda", dtype=torch.int32)
+        return lambda: torch._int_mm(a, b, out=out)
     if text.startswith("matmul"):
         a, b = rand(sizes["M"], sizes["K"]), rand(sizes["K"], sizes["N"])
         out = torch.empty(sizes["M"], sizes["N"], device="cuda", dtype=dtype)
@@ -80,7 +86,7 @@ def main():
     with torch.inference_mode():
         for line in sys.stdin:
             text = line.strip()
-            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = "tf32" in text
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = "accuracy=fast" in text
             try:
                 call = call_for(text)
                 if call:

@@ -45,6 +45,13 @@ def enter(name):
         os.execv(interpreter, [interpreter, *sys.argv])
 
 
+def find_nvrtc():
+    """Has the programs that are started find NVRTC: a CUDA installation's, or one from the Python registry, in build/."""
+    if not glob.glob("/usr/local/cuda*/lib64/libnvrtc.so*") and "VIRTUAL_ENV" not in os.environ:
+        environment("bench-nvrtc-python")
+        os.environ["VIRTUAL_ENV"] = os.path.join(ROOT, "build/bench-nvrtc-python")
+
+
 def install(*packages):
     """Debian packages, where they are missing."""
     def is_there(package):

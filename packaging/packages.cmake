@@ -25,6 +25,8 @@ set(CPACK_DEBIAN_HONED_PACKAGE_NAME honed)
 set(CPACK_DEBIAN_HONED_PACKAGE_SECTION science)
 set(CPACK_COMPONENT_HONED_DESCRIPTION "kernel service: honed, the hone command, and what builds and checks kernels")
 set(CPACK_DEBIAN_HONED_PACKAGE_DEPENDS "init-system-helpers, systemd | systemd-standalone-sysusers | systemd-sysusers")
+# Drivers that make devices of the processor; a GPU's own come with it.
+set(CPACK_DEBIAN_HONED_PACKAGE_SUGGESTS "pocl-opencl-icd, ocl-icd-libopencl1 | libopencl1, mesa-vulkan-drivers")
 set(CPACK_DEBIAN_HONED_PACKAGE_CONTROL_EXTRA
     "${CMAKE_SOURCE_DIR}/packaging/honed/postinst;${CMAKE_SOURCE_DIR}/packaging/honed/prerm;${CMAKE_SOURCE_DIR}/packaging/honed/postrm")
 

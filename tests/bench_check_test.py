@@ -2,9 +2,11 @@
 """bench/check loses nothing that was measured, and takes nothing for measured that was not: with programs that print marks in
 place of those that measure."""
 
+import argparse
 import json
 import os
 import pathlib
+import runpy
 import signal
 import subprocess
 import sys
@@ -13,6 +15,8 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True  # nothing is left beside the scripts
+sys.path.insert(0, str(ROOT / "bench"))
 PEAK = 'echo \'{"isa": "avx2", "fma_gflops": 100.0, "read_gb_s": 10.0}\''
 
 
@@ -37,8 +41,9 @@ class BenchCheck(unittest.TestCase):
     def command(self, *arguments):
         return [sys.executable, "-B", str(ROOT / "bench/check"), "--bin", self.folder, *arguments]
 
-    def check(self, *arguments, status):
-        done = subprocess.run(self.command(*arguments), capture_output=True, text=True, check=False, timeout=60)
+    def check(self, *arguments, status, environment=None):
+        done = subprocess.run(self.command(*arguments), capture_output=True, text=True, check=False, timeout=60,
+                              env={**os.environ, **(environment or {})})
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         self.assertNotIn("Traceback", done.stderr)
         return done.stdout + done.stderr
@@ -104,6 +109,17 @@ class BenchCheck(unittest.TestCase):
                 self.assertIn(option, said)
                 self.assertFalse(os.path.exists(f"{self.folder}/began"), f"{option} {path}: {said}")
 
+    def test_tables_of_other_documents_are_written_when_their_marks_are_recorded(self):
+        check = runpy.run_path(str(ROOT / "bench/check"))
+        def command(part, record):
+            return check["command_of"](part, argparse.Namespace(bin=self.folder, details=None, record=record))
+        recorded = str(ROOT / "bench/marks.json")
+        for part in ("devices", "narrow_transfer"):
+            self.assertEqual(command(part, recorded)[-2:], ["--write", str(ROOT / "docs/transfer.md")])
+            for record in (None, self.record):
+                self.assertNotIn("--write", command(part, record))
+        self.assertNotIn("--write", command("hits", recorded))
+
     def test_a_part_that_is_named_twice_runs_once(self):
         self.program("serving_bench", mark("hit"))
         self.check("--only", "hits", "--only", "hits", "--record", self.record, status=0)
@@ -112,6 +128,26 @@ class BenchCheck(unittest.TestCase):
     def test_a_machine_whose_peak_is_not_known_is_told_of(self):
         self.program("peak", "exit 1")
         self.assertIn("peak", self.check("--only", "hits", status=2))
+
+    def test_what_needs_a_gpu_is_named_with_the_command_that_measures_it(self):
+        self.program("serving_bench", mark("hit"))
+        for devices, words in ((0, "not measured here: "), (1, "not measured by this: ")):
+            driver = os.path.join(self.folder, str(devices))
+            os.mkdir(driver)
+            with open(f"{driver}/cuda.c", "w", encoding="utf-8") as file:
+                file.write(f"int cuInit(unsigned flags) {{ return flags; }} int cuDeviceGetCount(int* count) {{ return *count = {devices}, 0; }}")
+            subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", f"{driver}/libcuda.so.1", f"{driver}/cuda.c"], check=True)
+            said = self.check("--only", "hits", status=0, environment={"LD_LIBRARY_PATH": driver})
+            line, = [line for line in said.splitlines() if words in line]
+            self.assertIn("needs an NVIDIA GPU; on a machine with one: bench/gpu_machine.py --torch", line)
+            for name in ("kernels of the lists that are not verified, CUDA", "CUDA f32 products / cuBLAS, tuned",
+                         "CUDA TF32 products / cuBLAS, default", "ResNet-50's convolutions / cuDNN, tuned", "CUDA bert_128, time / PyTorch",
+                         "CUDA softmax, share of copy bandwidth"):
+                self.assertIn(name, line)
+        broken = {"LD_LIBRARY_PATH": self.folder}
+        with open(f"{self.folder}/libcuda.so.1", "w", encoding="utf-8") as file:
+            file.write("no library")
+        self.assertIn("not measured here: ", self.check("--only", "hits", status=0, environment=broken))
 
 
 if __name__ == "__main__":

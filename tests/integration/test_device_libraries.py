@@ -19,8 +19,8 @@ SANITIZED = os.environ.get("HONE_SANITIZE", "") != ""
 class User:
     """A program, running."""
 
-    def __init__(self, test, program, environment):
-        self.process = subprocess.Popen([program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    def __init__(self, test, program, environment, *arguments):
+        self.process = subprocess.Popen([program, *arguments], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         test.addCleanup(self.close)
 
@@ -66,7 +66,9 @@ class User:
         return status
 
 
-class DeviceLibraries(harness.HoneTest):
+class DeviceLibraryTest(harness.HoneTest):
+    """What tests of each of the libraries have in common."""
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="hone-device-")
@@ -106,14 +108,14 @@ class DeviceLibraries(harness.HoneTest):
         leaks = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"  # drivers keep what they have until the end
         return User(self, program, {**self.directory.environment, **({"ASAN_OPTIONS": leaks} if SANITIZED else {})})
 
-    def follow_a_search(self, user, kind):
+    def follow_a_search(self, user, kind, kernel=KERNEL):
         """A program that goes on calling gets better code, goes on when honed dies, and follows the next one."""
         before = user.info()
         self.assertEqual((before["updates"], before["origin"]), (0, "default"))
         self.assertEqual(user.ask("loop"), "ok")
         self.wait_until(lambda: self.stat("watches") == 1)
         for seed in range(1, 9):  # a machine with other things to do may disturb all trials of one
-            if self.hone_json("tune", KERNEL, "--target", f"{kind}:0", "--trials", "3", "--seed", str(seed))[-1]["ratio"] > 0:
+            if self.hone_json("tune", kernel, "--target", f"{kind}:0", "--trials", "3", "--seed", str(seed))[-1]["ratio"] > 0:
                 break
         self.wait_until(lambda: user.info()["updates"] > 0)
         after = user.info()
@@ -132,6 +134,8 @@ class DeviceLibraries(harness.HoneTest):
                 self.assertRegex(said.pop(use), words)
         self.assertEqual(said, {})
 
+
+class DeviceLibraries(DeviceLibraryTest):
     def test_opencl_on_queues_of_the_application(self):
         user = self.user("opencl", "-l:libOpenCL.so.1")
         self.assertEqual(user.ask("calls 20"), "ok")

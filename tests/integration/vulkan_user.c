@@ -128,7 +128,7 @@ static void Open(void) {
   Need(vulkan != NULL, error.message);
   hone_get_options options = HONE_GET_OPTIONS_INIT;
   options.deadline_us = 60000000;
-  kernel = hone_vulkan_get(vulkan, kKernel, &options, &error);
+  kernel = hone_vulkan_get(vulkan, kernel_text, &options, &error);
   Need(kernel != NULL, error.message);
   for (int i = 1; i < 3; ++i) Need(hone_vulkan_bind(kernel, i, inputs[i].seen, &error) == 0, error.message);
 }
@@ -193,7 +193,7 @@ static void UseWrongly(void) {
   Say("no constant", hone_vulkan_bind(kernel, 0, from, &error));
   void* nothing[] = {NULL, NULL, NULL, NULL};
   Say("no memory", hone_vulkan_call(kernel, nothing, &error));
-  hone_vulkan_kernel* unbound = hone_vulkan_get(vulkan, kKernel, NULL, &error);
+  hone_vulkan_kernel* unbound = hone_vulkan_get(vulkan, kernel_text, NULL, &error);
   const hone_vulkan_buffer buffers[] = {from, none, none, to};
   Say("not bound", hone_vulkan_record(unbound, commands[0], buffers, timeline, last_value + 1, &error));
   hone_vulkan_release(unbound);
@@ -209,7 +209,7 @@ static void UseWrongly(void) {
   const hone_vulkan_device mine = Mine();
   hone_vulkan* closed = hone_vulkan_open(&mine, NULL, &error);
   hone_vulkan_close(closed);
-  Need(hone_vulkan_get(closed, kKernel, NULL, &error) == NULL, "a closed one gives kernels");
+  Need(hone_vulkan_get(closed, kernel_text, NULL, &error) == NULL, "a closed one gives kernels");
   Say("closed", error.kind);
   Check(vkEndCommandBuffer(commands[0]), "nothing was recorded");
 }

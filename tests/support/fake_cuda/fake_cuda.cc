@@ -2,8 +2,9 @@
 // host's memory as a device's. It is stricter than the real one where that is what tests want: calls need a current
 // context, copies lie inside one allocation, arguments of launches are aligned. "Code" is a file that CheckCubin takes;
 // which function a launch means, its name says (kFunctions). Code that honed compiled for a kernel of one stage is
-// taken for one that doubles floats. Each device has one context; launches end before they return, and FakeCudaHold
-// says otherwise of events. Single-threaded.
+// taken for one that doubles floats, and takes the longer the more blocks it has. Each device has one context, and an
+// application may make one more; launches end before they return, and FakeCudaHold says otherwise of events. One thread
+// at a time is in it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -41,21 +43,27 @@ struct State {
   std::map<Function, unsigned> dynamic_shared;  // bytes that were asked for
 };
 State state;
+std::mutex mutex;
 thread_local std::vector<Context> current;  // the last one is
-char contexts[2];
+char contexts[3];                           // of both devices, and one that an application made
 Context ContextOf(Device device) { return reinterpret_cast<Context>(&contexts[device]); }
-bool IsContext(Context context) { return context == ContextOf(0) || context == ContextOf(1); }
+bool IsContext(Context context) { return context >= ContextOf(0) && context <= ContextOf(2); }
 
 struct FakeStream {
   Context context;
 };
 
-// What every call that needs a context begins with.
-#define FAKE_ENTER()                                                                                  \
-  do {                                                                                                \
-    if (state.sticky != kSuccess) return state.sticky;                                                \
-    if (current.empty() || !IsContext(current.back()) || state.contexts == 0) return kInvalidContext; \
-  } while (false)
+// Why a call that needs a context fails, or kSuccess.
+Status Refusal() {
+  if (state.sticky != kSuccess) return state.sticky;
+  return current.empty() || !IsContext(current.back()) || state.contexts == 0 ? kInvalidContext : kSuccess;
+}
+
+#define FAKE_LOCK() const std::lock_guard lock(mutex)
+// What such a call begins with.
+#define FAKE_ENTER() \
+  FAKE_LOCK();       \
+  if (const Status refusal = Refusal(); refusal != kSuccess) return refusal
 
 bool Holds(Address address, size_t bytes) {
   auto after = state.memory.upper_bound(address);
@@ -123,9 +131,10 @@ void Endless(const Call&) {
 struct Known {
   std::string_view name;
   void (*run)(const Call&);
+  float block_ms = 0;  // what a block takes, beside half a millisecond for all of them
 };
 constexpr Known kFunctions[] = {{"twice", Twice},
-                                {"hone_0_t1", TwiceAll},
+                                {"hone_0_t1", TwiceAll, 0.01F},
                                 {"thrice", Thrice},
                                 {"stray", Stray},
                                 {"fault", Fault},
@@ -142,11 +151,15 @@ extern "C" {
 
 // For tests in the same process: what was made and not released.
 __attribute__((visibility("default"))) int FakeCudaHeld() {
+  FAKE_LOCK();
   return state.contexts + state.modules + state.streams + state.events + static_cast<int>(state.memory.size());
 }
 
 // Whether work that was enqueued is held back, as if the device were still at it.
-__attribute__((visibility("default"))) void FakeCudaHold(bool holds) { state.holds = holds; }
+__attribute__((visibility("default"))) void FakeCudaHold(bool holds) {
+  FAKE_LOCK();
+  state.holds = holds;
+}
 
 #define FAKE __attribute__((visibility("default"))) Status
 
@@ -189,10 +202,26 @@ FAKE cuDeviceGetAttribute(int* value, Attribute attribute, Device device) {
   return *value = found->second, kSuccess;
 }
 FAKE cuDevicePrimaryCtxRetain(Context* context, Device device) {
+  FAKE_LOCK();
   return ++state.contexts, *context = ContextOf(device), kSuccess;
 }
-FAKE cuDevicePrimaryCtxRelease_v2(Device) { return --state.contexts, kSuccess; }
-FAKE cuCtxPushCurrent_v2(Context context) { return current.push_back(context), state.sticky; }
+FAKE cuDevicePrimaryCtxRelease_v2(Device) {
+  FAKE_LOCK();
+  return --state.contexts, kSuccess;
+}
+FAKE cuCtxCreate_v2(Context* context, unsigned, Device) {
+  FAKE_LOCK();
+  current.push_back(ContextOf(2));
+  return ++state.contexts, *context = ContextOf(2), kSuccess;
+}
+FAKE cuCtxDestroy_v2(Context) {
+  FAKE_LOCK();
+  return --state.contexts, kSuccess;
+}
+FAKE cuCtxPushCurrent_v2(Context context) {
+  FAKE_LOCK();
+  return current.push_back(context), state.sticky;
+}
 FAKE cuCtxPopCurrent_v2(Context* context) {
   if (current.empty()) return kInvalidContext;
   *context = current.back();
@@ -213,12 +242,16 @@ FAKE cuModuleLoadDataEx(Module* module, const void* image, unsigned options, Jit
   }
   return ++state.modules, *module = reinterpret_cast<Module>(&state), kSuccess;
 }
-FAKE cuModuleUnload(Module) { return --state.modules, kSuccess; }
+FAKE cuModuleUnload(Module) {
+  FAKE_LOCK();
+  return --state.modules, kSuccess;
+}
 FAKE cuModuleGetFunction(Function* function, Module, const char* name) {
+  FAKE_LOCK();
   if (std::string_view(name) == "breaks") Break();
   if (std::string_view(name) == "ends") End();
   if (state.at_next_code != nullptr) state.at_next_code();
-  FAKE_ENTER();
+  if (const Status refusal = Refusal(); refusal != kSuccess) return refusal;
   const auto* found = std::ranges::find(kFunctions, std::string_view(name), &Known::name);
   if (found == std::end(kFunctions)) return kNotFound;
   *function = reinterpret_cast<Function>(const_cast<Known*>(found));
@@ -253,6 +286,7 @@ FAKE cuMemFree_v2(Address address) {
   return kSuccess;
 }
 FAKE cuPointerGetAttribute(void* value, PointerAttribute attribute, Address address) {
+  FAKE_LOCK();
   const auto after = state.owner.upper_bound(address);
   if (attribute != kPointerContext || !Holds(address, 0) || after == state.owner.begin()) return kInvalidValue;
   return *static_cast<Context*>(value) = std::prev(after)->second, kSuccess;
@@ -291,8 +325,9 @@ FAKE cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigne
   if (extra != nullptr || block_x * block_y * block_z > 1024) return kInvalidValue;
   for (int i = 0; i < 2; ++i)
     if (reinterpret_cast<uintptr_t>(call.Pointer(i)) % 16 != 0) return kIllegalAddress;
-  reinterpret_cast<const Known*>(function)->run(call);
-  state.clock_ms += 0.5F;
+  const Known& known = *reinterpret_cast<const Known*>(function);
+  known.run(call);
+  state.clock_ms += 0.5F + known.block_ms * static_cast<float>(grid_x * grid_y * grid_z);
   return kSuccess;
 }
 
@@ -302,6 +337,7 @@ FAKE cuStreamCreate(Stream* stream, unsigned flags) {
   return ++state.streams, *stream = reinterpret_cast<Stream>(new FakeStream{current.back()}), kSuccess;
 }
 FAKE cuStreamDestroy_v2(Stream stream) {
+  FAKE_LOCK();
   delete reinterpret_cast<FakeStream*>(stream);
   return --state.streams, kSuccess;
 }
@@ -331,6 +367,7 @@ FAKE cuEventCreate(Event* event, unsigned) {
   return ++state.events, *event = reinterpret_cast<Event>(new float(0)), kSuccess;
 }
 FAKE cuEventDestroy_v2(Event event) {
+  FAKE_LOCK();
   delete reinterpret_cast<float*>(event);
   return --state.events, kSuccess;
 }
