@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "codegen/machine_model.h"
 
 namespace hone {
 namespace {
@@ -22,6 +23,7 @@ constexpr std::chrono::seconds kKept{5};        // that processes wait for idle 
 constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
 constexpr std::chrono::seconds kTryAgain{1};    // after a failure; twice as long after each in a row, up to kLookAgain
 constexpr int kSlice = 64;                      // trials before the next kernel is chosen
+constexpr double kInUse = 1.5;                  // times what a call took: others share the device
 
 }  // namespace
 
@@ -206,8 +208,8 @@ void IdleLoop::Work(std::stop_token stop) {
       Rest(std::chrono::duration_cast<std::chrono::nanoseconds>(spent * (1 / share - 1)), stop);
     } else if (done.error().kind == ErrorKind::kNotFound) {  // nothing to do
       Rest(kLookAgain, stop);
-    } else {  // what a child's death or a full disk costs is over soon, or is there for long
-      LogWarn("idle_loop", {{"why", done.error().Text()}});
+    } else {  // what a child's death, a full disk or another's work costs is over soon, or is there for long
+      if (done.error().kind != ErrorKind::kBusy) LogWarn("idle_loop", {{"why", done.error().Text()}});
       Rest(try_again, stop);
       try_again = std::min<std::chrono::nanoseconds>(2 * try_again, kLookAgain);
     }
@@ -241,6 +243,17 @@ Result<std::shared_ptr<WorkerPools>> IdleLoop::StartedWorkerPools(std::stop_toke
   return started;
 }
 
+// The gate sees what processors have to do, and so devices that are processors.
+Result<bool> IdleLoop::IsInUse(const KernelRequest& ask, const Record& record, WorkerPools& pools) {
+  const Target target = HONE_TRY(ParseTarget(record.key.target));
+  if (target.device() == nullptr || ModelMachine(target).is_processor || !record.measured) return false;
+  const LookUpResult served = HONE_TRY(path_.LookUp(ask, Counting::kNot));
+  if (!served.code) return false;
+  const std::unique_ptr<Evaluator> evaluator = HONE_TRY(pools.MakeEvaluator(record.key.canonical, target));
+  const RunTiming now = HONE_TRY(evaluator->Time(served.code->artifact, TrialTiming(record.key.threads)));
+  return now.min_us * 1000 > kInUse * static_cast<double>(record.measured->time.count());
+}
+
 Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   HONE_TRY(tasks_.Look(metrics_.misses, tuning_.transfers()));
   Plan plan = tasks_.MakePlan();
@@ -261,6 +274,11 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   {
     MutexLock lock(mutex_);
     task_ = ask.kernel;
+  }
+  if (HONE_TRY(IsInUse(ask, record, *pools))) {
+    tasks_.Failed(*turn, 0);
+    return Error{ErrorKind::kBusy, "others use it: what is served there takes much longer than it did",
+                 record.key.target};
   }
   SearchOptions options;
   options.trials = kSlice;

@@ -60,6 +60,8 @@ class IdleLoop {
   void Bury();                                                             // what has ended
   void Rest(std::chrono::nanoseconds time, std::stop_token stop);
   Result<void> RefineOne(std::stop_token stop);
+  // Whether somebody else's work is on the device that the record is for, as far as times tell.
+  Result<bool> IsInUse(const KernelRequest& ask, const Record& record, WorkerPools& pools);
   Result<std::shared_ptr<WorkerPools>> StartedWorkerPools(std::stop_token stop);
 
   RequestPath& path_;

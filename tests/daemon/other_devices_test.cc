@@ -313,6 +313,19 @@ TEST_F(OtherDevices, AreRefinedInIdleTime) {
   EXPECT_LT(RecordOf("scripted:1")->measured->time.count(), 25'000);
 }
 
+// Times of what is served there are the only sign of it.
+TEST_F(OtherDevices, AreNotRefinedWhileOthersUseThem) {
+  ASSERT_TRUE(Get("scripted:1"));
+  ASSERT_TRUE(Get("cpu"));
+  testing::SlowScriptedDown(2);
+  const std::unique_ptr<IdleLoop> idle = StartIdleLoop();
+  EXPECT_TRUE(TestServer::Eventually([&] { return RecordOf("cpu")->origin == Origin::kTuned; }));
+  EXPECT_EQ(RecordOf("scripted:1")->origin, Origin::kDefault);
+  testing::SlowScriptedDown(1);
+  EXPECT_TRUE(TestServer::Eventually([&] { return RecordOf("scripted:1")->origin == Origin::kTuned; }));
+  idle->Close();
+}
+
 TEST_F(OtherDevices, AreExplainedAgainstTheirOwnRoofs) {
   ASSERT_TRUE(Tune("scripted:1", 16));
   Insight insight(*server_.cache, server_.path->devices());

@@ -103,6 +103,8 @@ Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& optio
   return report;
 }
 
+std::atomic<double> slower{1};
+
 class Pools : public WorkerPools {
  public:
   Result<std::unique_ptr<Reference>> Prepare(const std::string&, const Target&, Deadline,
@@ -155,7 +157,7 @@ class Pools : public WorkerPools {
     }
     Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options) override {
       RunTiming timing;
-      timing.median_us = timing.min_us = HONE_TRY(Open(artifact)).Us();
+      timing.median_us = timing.min_us = HONE_TRY(Open(artifact)).Us() * slower;
       timing.samples = options.samples;
       timing.calls_per_sample = 1;
       timing.workers = options.workers;
@@ -216,6 +218,7 @@ class Scripted : public Backend {
 
 }  // namespace
 
+void SlowScriptedDown(double times) { slower = times; }
 int ScriptedCopies() { return copies; }
 
 double ScriptedUs(std::string_view schedule, bool is_default, double speed) {

@@ -15,6 +15,9 @@ inline constexpr std::string_view kScriptedKind = "scripted";
 // default schedule, half to one and a half times as long under others, by their text.
 double ScriptedUs(std::string_view schedule, bool is_default, double speed);
 
+// From now on calls take so many times as long to whoever times them, as where others use the device.
+void SlowScriptedDown(double times);
+
 // How often copies to such a device were measured; each time they are half as fast as the time before.
 int ScriptedCopies();
 
