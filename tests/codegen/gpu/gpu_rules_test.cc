@@ -267,7 +267,7 @@ class Schedules {
 };
 
 // Whose threads have nothing to share: each element is one thread's, or a few neighbours' whose cache has it.
-const std::set<std::string> kShareNothing = {"add",          "avgpool2d", "gelu", "kernel moved",
+const std::set<std::string> kShareNothing = {"add",          "avgpool2d", "gelu", "kernel moved", "kernel powers",
                                              "kernel waves", "maxpool2d", "mul",  "transpose"};
 
 // Whatever the rules' decisions: legal, right, no race. 200 schedules of each operation, or all that there are; at

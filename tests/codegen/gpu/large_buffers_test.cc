@@ -40,6 +40,7 @@ TEST(LargeBuffers, AreAddressedByElements) {
   const std::map<std::string_view, std::array<const char*, 2>> wanted{
       {"opencl", {"__global const float* restrict x,", " = x[(tx * 1073741820)];"}},
       {"cuda", {"const float* __restrict__ x,", " = x[(tx * 1073741820)];"}},
+      {"hip", {"const float* __restrict__ x,", " = x[(tx * 1073741820)];"}},
       {"glsl", {"Of_float { float at[]; };", " = args.x.at[(tx * 1073741820)];"}}};
   for (const Dialect& dialect : Dialects()) {
     const std::string text = PrintSources(program, dialect)[0];

@@ -104,6 +104,7 @@ Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& optio
 }
 
 std::atomic<double> slower{1};
+std::atomic<int> timings{0};
 
 class Pools : public WorkerPools {
  public:
@@ -156,6 +157,7 @@ class Pools : public WorkerPools {
       return testing::Check(artifact, options);
     }
     Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options) override {
+      ++timings;
       RunTiming timing;
       timing.median_us = timing.min_us = HONE_TRY(Open(artifact)).Us() * slower;
       timing.samples = options.samples;
@@ -218,7 +220,11 @@ class Scripted : public Backend {
 
 }  // namespace
 
-void SlowScriptedDown(double times) { slower = times; }
+void SlowScriptedDown(double times) {
+  slower = times;
+  timings = 0;
+}
+int ScriptedTimings() { return timings; }
 int ScriptedCopies() { return copies; }
 
 double ScriptedUs(std::string_view schedule, bool is_default, double speed) {

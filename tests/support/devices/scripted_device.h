@@ -17,6 +17,8 @@ double ScriptedUs(std::string_view schedule, bool is_default, double speed);
 
 // From now on calls take so many times as long to whoever times them, as where others use the device.
 void SlowScriptedDown(double times);
+// How often calls were timed since then.
+int ScriptedTimings();
 
 // How often copies to such a device were measured; each time they are half as fast as the time before.
 int ScriptedCopies();
