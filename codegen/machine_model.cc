@@ -38,6 +38,8 @@ MachineModel ModelGpu(const DeviceTarget& target) {
   if (const std::optional<int64_t> grid = target.Number("grid")) machine.grid = {*grid, *grid, *grid};
   for (const Instruction& instruction : AllInstructions())
     if (HasInstruction(target, instruction)) machine.instructions.push_back(&instruction);
+  // CUDA's warps. Vulkan 1.2 and OpenCL do not say which threads are a sub-group.
+  machine.sub_group = target.Number("sub_group").value_or(target.kind == kCudaKind ? 32 : 1);
   machine.has_async_copies = ComputeCapability(target) >= 80;
   // Drivers of Vulkan for processors make vectors of threads side by side.
   const auto type = target.facts.find("type");

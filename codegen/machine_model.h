@@ -78,8 +78,11 @@ struct MachineModel {
   int cores = 1;                 // workers, at most
 
   // ---- Blocks of threads, where a device has them; 0: it has none
-  int64_t block_threads = 0;      // at most
-  int64_t block_bytes = 0;        // of storage that the threads of a block share
+  int64_t block_threads = 0;  // at most
+  int64_t block_bytes = 0;    // of storage that the threads of a block share
+  // Threads that follow each other, along x first, and hand each other what they have in registers; 1: nobody says
+  // which.
+  int64_t sub_group = 1;
   bool has_async_copies = false;  // from global memory to block storage, past the registers
   // A block's threads share one core, and wait for each other at much cost.
   bool is_processor = false;

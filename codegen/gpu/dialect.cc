@@ -89,6 +89,7 @@ constexpr Dialect kCuda = {
     .shared_beyond = {"extern __shared__ __align__(1024) unsigned char {0}[]",
                       "{0}* const {1} = reinterpret_cast<{0}*>({2} + {3})"},
     .barrier = "__syncthreads()",
+    .shuffle = "__shfl_xor_sync(0xffffffffu, {0}, {1})",
     .keep_loop = "#pragma unroll 1",
     .thread = {"(int)threadIdx.x", "(int)threadIdx.y", "(int)threadIdx.z"},
     .block = {"(int)blockIdx.x", "(int)blockIdx.y", "(int)blockIdx.z"},
@@ -115,6 +116,7 @@ constexpr Dialect Hip() {
   hip.prelude = "#include <hip/hip_runtime.h>\n#pragma STDC FP_CONTRACT OFF\n";
   hip.shared = "__shared__ {0} {1}[{2}] __attribute__((aligned({3})))";
   hip.shared_beyond[0] = hip.shared_beyond[1] = "";
+  hip.shuffle = "__shfl_xor({0}, {1})";
   hip.f16_conversions[0] = hip.f16_conversions[1] = "";
   return hip;
 }
@@ -131,6 +133,8 @@ constexpr Dialect kDialects[] = {
         .variable = {"const {0} {1}", "{0} {1}"},
         .shared = "__local {0} {1}[{2}] __attribute__((aligned(16)))",
         .barrier = "barrier(CLK_LOCAL_MEM_FENCE)",
+        .shuffle = "sub_group_shuffle_xor({0}, {1}u)",
+        .prelude_shuffle = "#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable\n",
         .keep_loop = "#pragma unroll 1",
         .thread = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"},
         .block = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"},
@@ -171,6 +175,8 @@ constexpr Dialect kDialects[] = {
         .variable = {"const {0} {1}", "{0} {1}"},
         .shared = "shared {0} {1}[{2}]",
         .barrier = "memoryBarrierShared(); barrier()",
+        .shuffle = "subgroupShuffleXor({0}, {1}u)",
+        .prelude_shuffle = "#extension GL_KHR_shader_subgroup_shuffle : require\n",
         .thread = {"int(gl_LocalInvocationID.x)", "int(gl_LocalInvocationID.y)", "int(gl_LocalInvocationID.z)"},
         .block = {"int(gl_WorkGroupID.x)", "int(gl_WorkGroupID.y)", "int(gl_WorkGroupID.z)"},
         .head = "layout(local_size_x = {2}, local_size_y = {3}, local_size_z = {4}) in;\n"

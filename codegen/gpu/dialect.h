@@ -62,7 +62,9 @@ struct Dialect {
   // type, name, that array, bytes from its start. "": they may be as large as they like.
   std::string_view shared_beyond[2] = {};
   std::string_view barrier;
-  std::string_view keep_loop = "";  // before a loop that must stay one: a line
+  std::string_view shuffle;               // Do::kShuffle of {0}, by {1}
+  std::string_view prelude_shuffle = "";  // where there are any
+  std::string_view keep_loop = "";        // before a loop that must stay one: a line
   std::array<std::string_view, 3> thread, block;
 
   // Where a launch begins: name, parameters, threads along x, y, z and all together.

@@ -29,6 +29,8 @@ struct Fragments {
 };
 
 // Makes one launch of a nest.
+ValueId Combine(Builder& builder, Reduction reduction, DType type, ValueId old, ValueId fresh);
+
 class LaunchMaker {
  public:
   // Functions and variables are added to `out` as they are needed.
@@ -66,6 +68,15 @@ class LaunchMaker {
   // The thread's number in its warp, divided, and what is left of it: a variable.
   Linear LaneDigit(int64_t divisor, int64_t modulus);
   Result<ValueId> FragmentElement(BufferId buffer, const std::vector<Linear>& index);
+
+  // straighten_lanes.cc
+  Result<void> EmitOfSubGroup(const Stmt& stmt);
+  Result<void> CheckLanesAgree(const Stmt& stmt, int64_t lanes) const;
+  int64_t ThreadsThatAgree(const Stmt& store, std::string* what) const;
+  void NoteAgreement(const Stmt& store);
+  bool DependsOn(const Linear& form, VarId on) const;
+  // What all lanes have of a register together.
+  Result<ValueId> AcrossLanes(const Stmt& stmt);
 
   // straighten_group.cc
   // Whether the launch has products of a group of warps that the device does.
@@ -136,7 +147,9 @@ class LaunchMaker {
   std::map<VarId, int64_t> constants_;  // unrolled ones, and the lane
   std::map<VarId, Linear> forms_;       // loops of an instruction, by what each thread of the warp has of them
   std::map<std::pair<int64_t, int64_t>, VarId> lane_digits_;
-  VarId threads_x_;  // the loop of threads along x; none: none was there yet
+  bool in_lanes_ = false;                 // within a loop that is bound to lanes
+  std::map<BufferId, int64_t> agreeing_;  // registers: how many threads side by side have the same in them
+  VarId threads_x_;                       // the loop of threads along x; none: none was there yet
   std::map<BufferId, Fragments> fragments_;
   std::array<bool, 3> has_thread_ = {};  // a loop of threads along the axis encloses
   ValueId pending_;                      // which threads the enclosing loops of threads mean

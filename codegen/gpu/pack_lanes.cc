@@ -393,6 +393,7 @@ ValueId Packer::PackedOperation(const std::vector<ValueId>& olds) {
     case Do::kLoad:
     case Do::kLane:
     case Do::kPack:
+    case Do::kShuffle:
     case Do::kQuotient: return {};
     case Do::kMin:
     case Do::kMax:

@@ -262,6 +262,7 @@ std::string CodePrinter::Operation(const Value& value) {
       return Fill(dialect_.cast, dialect_.Of(value.type).value, args[0]);
     case Do::kCall:
       return fmt::format("{}({})", program_.functions[static_cast<size_t>(value.number)].name, fmt::join(args, ", "));
+    case Do::kShuffle: return Fill(dialect_.shuffle, args[0], value.number);
     default: return Floating(value, args);
   }
 }
@@ -383,6 +384,7 @@ class SourcePrinter {
   std::set<std::string> helpers_;
   std::set<std::string> references_;  // types that a shader's references point to
   std::set<size_t> functions_;
+  bool shuffles_ = false;
 };
 
 std::string SourcePrinter::PrintLaunch(size_t index) {
@@ -420,6 +422,7 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
               Fill(dialect_.shared, memory, printer.BufferName(id), buffer.elements, alignment) + ";\n";
   }
   for (const Value& value : launch.code.values) {
+    shuffles_ |= value.what == Do::kShuffle;
     if (value.what == Do::kCall) functions_.insert(static_cast<size_t>(value.number));
     if (value.lanes > 1) references_.insert(std::string(dialect_.Of(value.type).Vector(value.lanes)));
     if (value.what != Do::kThread && value.what != Do::kBlock) continue;
@@ -453,7 +456,8 @@ std::string SourcePrinter::Head() {
   if (!helpers.empty()) helpers += "\n";
   const bool has_f64 = std::any_of(program_.buffers.begin(), program_.buffers.end(),
                                    [](const Buffer& buffer) { return buffer.dtype == DType::kF64; });
-  std::string text = std::string(has_f64 ? dialect_.prelude_f64 : "") + std::string(dialect_.prelude) + "\n";
+  std::string text = std::string(has_f64 ? dialect_.prelude_f64 : "") + std::string(dialect_.prelude);
+  text += std::string(std::exchange(shuffles_, false) ? dialect_.prelude_shuffle : "") + "\n";
   if (dialect_.is_shader) {
     for (const std::string& type : references_)
       text += fmt::format(

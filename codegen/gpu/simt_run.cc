@@ -68,8 +68,7 @@ class Machine {
   }
 
   void RunBlock(const straight::Launch& launch, const std::array<int64_t, 3>& block);
-  // To the next barrier, to what its warp does together, or the end.
-  enum class Stop : uint8_t { kEnd, kBarrier, kTogether };
+  enum class Stop : uint8_t { kEnd, kBarrier, kTogether };  // kTogether: what its warp does
   Stop RunThread(Thread& thread);
   // The threads of a warp, or of a group of warps where the launch has such products, to the next barrier or the end;
   // the number of those that wait at a barrier.
@@ -319,9 +318,10 @@ size_t Machine::RunWarp(std::span<Thread> warp, int64_t first) {
     }
     if (together == 0 || IsOver()) return waiting;
     const size_t at = warp[0].pc;
-    const auto here = std::ranges::count(warp, at, &Thread::pc);
-    if (static_cast<size_t>(here) < together_) {
-      Find(fmt::format("divergent warp: {} of {} threads come to what all of them do together[", here, together_));
+    const auto here = static_cast<size_t>(std::ranges::count(warp, at, &Thread::pc));
+    const size_t all = at < steps_.size() && IsShuffle(*steps_[at].node, *code_) ? warp.size() : together_;
+    if (here < all) {
+      Find(fmt::format("divergent warp: {} of {} threads come to what all of them do together[", here, all));
       return waiting;
     }
     Together(*steps_[at].node, warp, first);
@@ -330,6 +330,12 @@ size_t Machine::RunWarp(std::span<Thread> warp, int64_t first) {
 }
 
 void Machine::Together(const Node& node, std::span<Thread> warp, int64_t first) {
+  if (IsShuffle(node, *code_)) {
+    const Value& of = code_->values[node.value];
+    for (size_t t = 0; t < warp.size(); ++t)
+      warp[t].slots[node.value] = Read(of.args[0], *code_, warp[t ^ static_cast<size_t>(of.number)].slots);
+    return;
+  }
   if (node.kind == Node::Kind::kLet) return LoadMatrices(node, warp, first);
   if (node.kind == Node::Kind::kMultiply) {
     std::vector<std::vector<Slot>> of(warp.size());

@@ -38,9 +38,13 @@ std::vector<std::array<Lane, 4>> WordsOf(const straight::Value& matrices, const 
   return words;
 }
 
+bool IsShuffle(const straight::Node& node, const straight::Code& code) {
+  return node.kind == straight::Node::Kind::kLet && code.values[node.value].what == straight::Do::kShuffle;
+}
+
 bool IsTogether(const straight::Node& node, const straight::Code& code) {
   using Kind = straight::Node::Kind;
-  if (node.kind == Kind::kLet) return code.values[node.value].what == straight::Do::kMatrices;
+  if (node.kind == Kind::kLet) return code.values[node.value].what == straight::Do::kMatrices || IsShuffle(node, code);
   return node.kind == Kind::kMultiply || node.kind == Kind::kProduct || node.kind == Kind::kCommitProducts ||
          node.kind == Kind::kAwaitProducts || node.kind == Kind::kFenceSums;
 }

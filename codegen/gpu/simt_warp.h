@@ -13,6 +13,7 @@ namespace hone::simt {
 
 constexpr size_t kSums = 4;  // of a thread
 
+bool IsShuffle(const straight::Node& node, const straight::Code& code);
 // Whether threads wait for each other at a node, those of a warp or of a group of warps.
 bool IsTogether(const straight::Node& node, const straight::Code& code);
 

@@ -79,6 +79,7 @@ DeviceLimits LimitsOf(const MachineModel& machine) {
   limits.shared_bytes = machine.block_bytes;
   limits.grid = machine.grid;
   limits.instructions = machine.instructions;
+  limits.sub_group = machine.sub_group;
   limits.has_async_copies = machine.has_async_copies;
   limits.lanes = machine.lanes;
   if (machine.threads_are_loops)

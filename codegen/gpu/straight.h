@@ -72,6 +72,7 @@ enum class Do : uint8_t {
   kBits,        // the same bits as another type of that size
   kConvert,     // Op::kCast
   kCall,        // function `number`
+  kShuffle,     // what the thread whose number in its sub-group differs by the bit `number` has as args[0]
 };
 
 struct Value {
@@ -201,6 +202,7 @@ struct DeviceLimits {
   int64_t registers = 240;                            // 32-bit values in register tiles of a thread
   std::array<int64_t, 3> grid = MachineModel().grid;  // blocks
   std::vector<const Instruction*> instructions = {};  // of warps; of others code does what they mean
+  int64_t sub_group = 1;                              // threads that follow each other and exchange registers
   bool has_async_copies = false;                      // without them a thread copies by loads and stores
   int lanes = 1;  // of 32 bits, of vectors that are computed with; 1: a thread computes one number at a time
 };

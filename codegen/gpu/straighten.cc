@@ -26,6 +26,7 @@ constexpr int64_t kRegistersOfBlock = 65536, kOtherRegisters = 32;
 // Whether all threads have to come here.
 bool NeedsAllThreads(const Stmt& stmt) {
   return stmt.kind == Stmt::Kind::kBarrier || (stmt.kind == Stmt::Kind::kBlock && stmt.all_threads) ||
+         (stmt.kind == Stmt::Kind::kStore && stmt.across_lanes > 0) ||
          (stmt.kind == Stmt::Kind::kInstruction && MeaningOf(*stmt.instruction).is_of_warp) ||
          std::any_of(stmt.body.begin(), stmt.body.end(), [](const StmtPtr& child) { return NeedsAllThreads(*child); });
 }
@@ -39,6 +40,8 @@ bool IsOverSizes(const VarTable& vars, const Linear& form) {
   return true;
 }
 
+}  // namespace
+
 ValueId Combine(Builder& builder, Reduction reduction, DType type, ValueId old, ValueId fresh) {
   switch (reduction) {
     case Reduction::kNone: return fresh;
@@ -51,13 +54,12 @@ ValueId Combine(Builder& builder, Reduction reduction, DType type, ValueId old, 
   return fresh;
 }
 
-}  // namespace
-
 void LaunchMaker::FindThreads(const Stmt& stmt) {
   if (stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kBound && IsThreadAxis(stmt.axis)) {
     int64_t& threads = launch_.block[DimensionOf(stmt.axis)];
     threads = std::max(threads, out_.vars.Range(stmt.extent).hi);
   }
+  launch_.block[0] = std::max(launch_.block[0], ThreadsOfRuns(out_.vars, stmt));
   for (const StmtPtr& child : stmt.body) FindThreads(*child);
 }
 
@@ -176,6 +178,7 @@ Result<void> LaunchMaker::EmitLoop(const Stmt& stmt) {
 }
 
 Result<void> LaunchMaker::EmitBound(const Stmt& stmt) {
+  if (IsOfSubGroup(stmt.axis)) return EmitOfSubGroup(stmt);
   const size_t d = DimensionOf(stmt.axis);
   const Interval trips = out_.vars.Range(stmt.extent);
   if (!IsThreadAxis(stmt.axis)) {
@@ -262,7 +265,9 @@ Result<void> LaunchMaker::DeclareTile(BufferId id) {
 // Lanes under the same condition are stored together.
 Result<void> LaunchMaker::EmitStore(const Stmt& stmt) {
   ValueId alone;  // a condition on threads alone
-  if (!program_.InRegisters(stmt.buffer)) {
+  if (program_.InRegisters(stmt.buffer)) {
+    NoteAgreement(stmt);
+  } else {
     alone = pending_;
     // Where no loop says which threads do it, one of them does.
     for (size_t d = 0; d < 3; ++d) {
@@ -336,6 +341,7 @@ Result<void> LaunchMaker::EmitLanes(const Stmt& stmt, int64_t begin, int64_t end
 // What the element is set to. `at`: the register, or the place in memory.
 Result<ValueId> LaunchMaker::Combined(const Stmt& stmt, const Address& at) {
   if (stmt.combine == Reduction::kNone) return ValueOf(*stmt.value);
+  if (stmt.across_lanes > 0) return AcrossLanes(stmt);
   const DType type = TypeInCode(program_.buffer(stmt.buffer).dtype);
   const DType stored = TypeInMemory(program_.buffer(stmt.buffer).dtype);
   const bool is_register = program_.InRegisters(stmt.buffer) || fragments_.contains(stmt.buffer);

@@ -265,6 +265,30 @@ Result<void> Lowering::BuildInit(StageId stage, size_t depth, std::vector<StmtPt
   });
 }
 
+// What the lanes of a run reduced, each some terms, becomes all of it in every one of them.
+Result<void> Lowering::BuildAcrossLanes(StageId stage, size_t depth, std::vector<StmtPtr>& out) {
+  const Stage& s = kernel_.stages[stage];
+  const StageState& state = states_[stage];
+  const auto& loops = scheduled_.stages[stage].loops;
+  const auto lanes = std::ranges::find_if(
+      loops, [](const LoopDim& loop) { return loop.kind == LoopKind::kBound && loop.axis == LaunchAxis::kLaneX; });
+  if (lanes == loops.end()) return {};
+  const int64_t count = state.loops[static_cast<size_t>(lanes - loops.begin())].extent;
+  return BuildSpatialCopy(stage, depth, out, [&](const std::vector<Linear>& coordinates) -> Result<StmtPtr> {
+    std::vector<Linear> at, guard;
+    if (state.tile)
+      for (size_t d = 0; d < coordinates.size(); ++d) at.push_back(coordinates[d] - state.tile_min[d]);
+    else
+      at = HONE_TRY(OwnIndex(stage, coordinates, &guard));
+    const BufferId buffer = state.tile ? state.tile : state.buffer;
+    const DType type = kernel_.tensors[s.output].dtype;
+    StmtPtr store = MakeStore(buffer, at, LoadBuffer(buffer, type, at));
+    store->combine = s.reduction;
+    store->across_lanes = count;
+    return store;
+  });
+}
+
 Result<void> Lowering::BuildWriteBack(StageId stage, size_t depth, std::vector<StmtPtr>& out) {
   const Stage& s = kernel_.stages[stage];
   const StageState& state = states_[stage];
@@ -290,8 +314,9 @@ Result<void> Lowering::BuildLevel(StageId stage, size_t depth, bool initialised,
 Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
   const Stage& s = kernel_.stages[stage];
   const StageState& state = states_[stage];
-  if (s.reduction != Reduction::kNone && !initialised && !state.tile &&
-      (depth == state.loops.size() || state.loops[depth].reduces)) {
+  const bool starts = s.reduction != Reduction::kNone && !initialised && !state.tile &&
+                      (depth == state.loops.size() || state.loops[depth].reduces);
+  if (starts) {
     HONE_TRY(BuildInit(stage, depth, out, false));
     initialised = true;
   }
@@ -328,11 +353,12 @@ Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised,
     HONE_TRY(BuildInit(stage, depth + 1, *body, true));
   }
   HONE_TRY(BuildLevel(stage, depth + 1, initialised || promotes, *body));
+  if (promotes) HONE_TRY(BuildAcrossLanes(stage, depth + 1, *body));
   if (promotes) HONE_TRY(BuildWriteBack(stage, depth + 1, *body));
   if (!ahead.empty()) HONE_TRY(CopyAhead(*loop, ahead, std::move(copies), out));
   if (depth == InstructionDepth(stage)) loop = HONE_TRY(WrapInstruction(stage, std::move(loop)));
   out.push_back(std::move(loop));
-  return {};
+  return starts ? BuildAcrossLanes(stage, depth, out) : Result<void>();
 }
 
 Result<StmtPtr> Lowering::BuildNest(StageId stage) {

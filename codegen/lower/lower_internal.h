@@ -23,7 +23,7 @@ namespace hone::lowering {
 inline bool StopsAtTheEnd(const LoopDim& loop) {
   if (loop.is_instruction) return false;
   return loop.kind == LoopKind::kSerial || loop.kind == LoopKind::kParallel ||
-         (loop.kind == LoopKind::kBound && !IsThreadAxis(loop.axis));
+         (loop.kind == LoopKind::kBound && IsBlockAxis(loop.axis));
 }
 
 // One loop of a stage's nest.
@@ -203,6 +203,7 @@ class Lowering {
   Result<void> BuildLevel(StageId stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
   Result<void> BuildLoops(StageId stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
   Result<void> BuildInit(StageId stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile);
+  Result<void> BuildAcrossLanes(StageId stage, size_t depth, std::vector<StmtPtr>& out);
   Result<void> BuildWriteBack(StageId stage, size_t depth, std::vector<StmtPtr>& out);
   Result<StmtPtr> BuildLeaf(StageId stage);
   StmtPtr MakeLoop(StageId stage, size_t loop, VarId var);

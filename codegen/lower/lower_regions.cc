@@ -305,10 +305,12 @@ void Lowering::MakeLoops(StageId index) {
     std::vector<int64_t> inner = relation.factors;
     int64_t left = vars.Range(extent).hi, product = 1;
     for (size_t i = inner.size(); i-- > 0;) {
-      // An instruction does all its lanes, those beyond the end as well.
+      // An instruction does all its lanes, those beyond the end as well, and so does a run of threads.
       const auto loop = std::ranges::find(schedule.loops, relation.children[i + 1], &LoopDim::path);
-      if (loop == schedule.loops.end() || !loop->is_instruction)
-        inner[i] = std::max<int64_t>(1, std::min(inner[i], left));
+      const bool is_whole =
+          loop != schedule.loops.end() &&
+          (loop->is_instruction || (loop->kind == LoopKind::kBound && loop->axis == LaunchAxis::kLaneX));
+      if (!is_whole) inner[i] = std::max<int64_t>(1, std::min(inner[i], left));
       left = CeilDiv(left, inner[i]);
       product *= inner[i];
     }
@@ -327,7 +329,7 @@ void Lowering::MakeLoops(StageId index) {
     loop.extent = vars.Range(loop.exact).hi;
     loop.var = vars.AddLoop(name + "." + path, std::max<int64_t>(1, loop.extent));
     loop_kinds_[loop.var] = schedule.loops[i].is_instruction ? LoopKind::kUnrolled : schedule.loops[i].kind;
-    if (schedule.loops[i].kind == LoopKind::kBound && IsThreadAxis(schedule.loops[i].axis))
+    if (schedule.loops[i].kind == LoopKind::kBound && !IsBlockAxis(schedule.loops[i].axis))
       thread_loops_.insert(loop.var);
     values[path] = loop.extent <= 1 ? Linear(0) : Linear::Of(loop.var);
   }

@@ -57,12 +57,17 @@ class BarrierPlacer {
       int64_t& threads = threads_[DimensionOf(stmt.axis)];
       threads = std::max(threads, program_.vars.Range(stmt.extent).hi);
     }
+    threads_[0] = std::max(threads_[0], ThreadsOfRuns(program_.vars, stmt));
     for (const StmtPtr& child : stmt.body) FindThreads(*child);
   }
 
   Who Inside(const Stmt& stmt, Who who) const {
     if (stmt.kind == Stmt::Kind::kBlock && stmt.all_threads) return {};
-    if (stmt.kind != Stmt::Kind::kLoop || stmt.loop != LoopKind::kBound || !IsThreadAxis(stmt.axis)) return who;
+    if (stmt.kind != Stmt::Kind::kLoop || stmt.loop != LoopKind::kBound || IsBlockAxis(stmt.axis)) return who;
+    if (IsOfSubGroup(stmt.axis)) {
+      who.kind[0] = Who::Kind::kAny;
+      return who;
+    }
     const size_t t = DimensionOf(stmt.axis);
     who.kind[t] = Who::Kind::kLoop;
     who.var[t] = stmt.var;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/instructions.h"
 #include "ir/steps/step_reader.h"
 
@@ -57,6 +59,19 @@ bool HasRuntimeLoop(const Stmt& stmt) {
   return false;
 }
 
+int64_t LanesIn(const Stmt& stmt) {
+  if (stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kBound && stmt.axis == LaunchAxis::kLaneX)
+    return stmt.extent.IsConstant() ? stmt.extent.constant() : 0;
+  int64_t lanes = 0;
+  for (const StmtPtr& child : stmt.body) lanes = std::max(lanes, LanesIn(*child));
+  return lanes;
+}
+
+int64_t ThreadsOfRuns(const VarTable& vars, const Stmt& stmt) {
+  if (stmt.kind != Stmt::Kind::kLoop || stmt.loop != LoopKind::kBound || !IsOfSubGroup(stmt.axis)) return 0;
+  return (stmt.axis == LaunchAxis::kSubGroupX ? vars.Range(stmt.extent).hi : 1) * LanesIn(stmt);
+}
+
 Linear LoopProgram::FlatIndex(BufferId id, const std::vector<Linear>& index) const {
   Linear offset;
   for (size_t d = 0; d < index.size(); ++d) offset.AddScaled(index[d], buffers[id].strides[d]);
@@ -109,7 +124,8 @@ class Printer {
         static constexpr const char* kCombine[] = {"?", "=", "+=", "max=", "min=", "*=", "max_of_numbers="};
         Line(depth, fmt::format("{}{} {} {}{}", program_.buffer(stmt.buffer).name, Index(stmt.index),
                                 kCombine[stmt.combine == Reduction::kNone ? 1 : static_cast<int>(stmt.combine)],
-                                Value(*stmt.value), Guard(stmt.guard)));
+                                Value(*stmt.value), Guard(stmt.guard)) +
+                        (stmt.across_lanes > 0 ? fmt::format(" across {} lanes", stmt.across_lanes) : ""));
         return;
       }
     }

@@ -108,7 +108,7 @@ struct StmtHead {
   LoopKind loop = LoopKind::kSerial;
   int64_t grain = 1;  // kParallel: trips that a worker takes at once, at least
   // kBound: the body runs once, where the block's or thread's number along the axis is below the extent; `var` is that
-  // number.
+  // number; of lanes and sub-groups: the thread's place in its run of threads along x, or the run's.
   LaunchAxis axis = LaunchAxis::kBlockX;
 
   BufferId buffer;  // kStore, kRegisters
@@ -118,6 +118,9 @@ struct StmtHead {
   std::vector<Linear> guard;
   ValuePtr value;
   Reduction combine = Reduction::kNone;
+  // What it is combined with is not its own value, but those that the other threads of a run of so many have of it. 0:
+  // it is its own.
+  int64_t across_lanes = 0;
 };
 
 struct Stmt : StmtHead {
@@ -141,6 +144,11 @@ StmtPtr CopyOf(const Stmt& stmt, const Copy& copy) {
 
 // Whether a loop that stays one lies inside the statement.
 bool HasRuntimeLoop(const Stmt& stmt);
+
+// Trips of the loop in the statement that is bound to lanes of a run of threads; 0: there is none.
+int64_t LanesIn(const Stmt& stmt);
+// Threads along x of a loop that is bound to lanes or to runs of them; 0: it is none.
+int64_t ThreadsOfRuns(const VarTable& vars, const Stmt& stmt);
 
 struct LoopProgram {
   Kernel kernel;  // as rewritten; operands and sizes as the caller knows them

@@ -149,6 +149,7 @@ class BlockRows {
       return;
     }
     const int64_t width = WidthAlong(planner_, stage, axis);
+    if (shape_.run > 0) return ScheduleRuns(name, parts, stage.axis(axis).name, width);
     if (planner_.Rfactor(name, stage.axis(axis).name, shape_.threads, parts, width)) {
       ScheduleParts(name, parts, stage.axis(axis).name, width);
       if (shape_.threads > kFewPartials) {
@@ -161,6 +162,54 @@ class BlockRows {
     }
     ScheduleNumber(name);
     AddUp(name);
+  }
+
+  // Runs of threads, each of which reduces its part of the row together; there may be one run.
+  void ScheduleRuns(const std::string& name, const std::string& parts, const std::string& along, int64_t width) {
+    const int64_t runs = shape_.threads / shape_.run, most = InsideLoops(name).empty() ? kStepsOfAThread : 2;
+    if (runs > 1 && planner_.Rfactor(name, along, runs, parts, shape_.run * width)) {
+      ComputeInBlock(parts);
+      const Stage stage = planner_.StageNamed(parts);
+      const std::string row = RowAxis(parts), run = stage.axes.back().name, beside = stage.reduce_axes.back().name;
+      planner_.Split(parts, along, {StepsAtOnce(name, planner_.Extent(stage, FindAxis(stage, along)), most)});
+      planner_.Split(parts, beside, {shape_.run, width});
+      std::vector<std::string> order = RowLoops(parts);
+      order.push_back(run);
+      for (const Axis& axis : stage.reduce_axes)
+        if (axis.name != along && axis.name != beside) order.push_back(axis.name);
+      order.insert(order.end(), {along + ".0", beside + ".0"});
+      ReduceByLanes(parts, std::move(order), beside + ".1", along + ".1", beside + ".2");
+      planner_.Bind(parts, row, LaunchAxis::kThreadY);
+      planner_.Bind(parts, run, LaunchAxis::kSubGroupX);
+      planner_.RegisterTile(parts, run);
+      places_[parts] = {parts, run};
+      ScheduleNumber(name);
+      AddUp(name);
+      return;
+    }
+    ScheduleNumber(name);
+    const Stage stage = planner_.StageNamed(name);
+    const int64_t steps = CeilDiv(planner_.Extent(stage, FindAxis(stage, along)), shape_.run * width);
+    planner_.Split(name, along, {StepsAtOnce(name, steps, most), shape_.run, width});
+    std::vector<std::string> order = RowLoops(name);
+    for (const Axis& axis : stage.reduce_axes)
+      if (axis.name != along) order.push_back(axis.name);
+    order.push_back(along + ".0");
+    ReduceByLanes(name, std::move(order), along + ".2", along + ".1", along + ".3");
+  }
+
+  // `order`: the loops outside of lanes; inside, `steps` of each and elements `beside` each other.
+  void ReduceByLanes(const std::string& name, std::vector<std::string> order, const std::string& lane,
+                     const std::string& steps, const std::string& beside) {
+    std::vector<std::string> unrolled = InsideLoops(name);
+    order.insert(order.end(), {lane, steps});
+    order.insert(order.end(), unrolled.begin(), unrolled.end());
+    order.push_back(beside);
+    planner_.Reorder(name, order);
+    planner_.Bind(name, lane, LaunchAxis::kLaneX);
+    unrolled.push_back(steps);
+    planner_.Unroll(name, unrolled);
+    planner_.Vectorize(name, {beside});
   }
 
   // Partial results of a row in registers of the thread that adds them up, lanes side by side.

@@ -19,6 +19,8 @@ struct RowShape {
   int64_t together = 1;  // rows of a block
   int64_t lanes = 0;     // side by side in a thread that has the whole row; 0: several threads have it
   bool keeps = true;
+  // Threads of a row that lie in one sub-group, whose partial results meet in registers; 0: all meet in block storage.
+  int64_t run = 0;
   // Short leading axes of outputs that a thread computes all of, since they share what is largest.
   std::vector<AxisId> inside = {};
 

@@ -24,6 +24,7 @@ constexpr Decision kRowOfAThread{"row_of_a_thread", "a thread has a whole row, a
                                  Decision::Kind::kAlternative};
 constexpr Decision kVector{
     .name = "vector", .meaning = "elements of a row that a thread takes side by side", .grows_code = true};
+constexpr Decision kSubGroups{"sub_groups", "partial results of threads of one sub-group meet in registers"};
 constexpr Decision kKeepRow{"keep", "what a row needs in between is kept in block storage"};
 
 constexpr int64_t kThreadsOfAWarp = 32;
@@ -179,6 +180,10 @@ bool TakeRows(SchedulePlanner& planner, const std::string& name, std::vector<std
   for (int64_t count : {1, 2, 4, 8})
     if (fits(count)) options.push_back(count);
   shape.together = planner.Choose(name, kRowsOfBlock, std::move(options), together);
+  if (const int64_t run = std::min(shape.threads, planner.machine().sub_group);
+      run > 1 && shape.lanes == 0 && shape.threads * shape.together % planner.machine().sub_group == 0 &&
+      planner.ChooseIf(name, kSubGroups, true))
+    shape.run = run;
   if (kept > 0) shape.keeps = planner.ChooseIf(name, kKeepRow, shape.together * kept <= room) && kept <= room;
   if (!shape.keeps) {
     if (!ComputeWhereRead(planner, group, shape.rows, true))

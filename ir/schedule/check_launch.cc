@@ -13,7 +13,8 @@ namespace {
 
 bool IsBound(const LoopDim& loop) { return loop.kind == LoopKind::kBound; }
 bool IsThreads(const LoopDim& loop) { return IsBound(loop) && IsThreadAxis(loop.axis); }
-bool IsBlocks(const LoopDim& loop) { return IsBound(loop) && !IsThreadAxis(loop.axis); }
+bool IsBlocks(const LoopDim& loop) { return IsBound(loop) && IsBlockAxis(loop.axis); }
+bool IsBoundTo(const LoopDim& loop, LaunchAxis axis) { return IsBound(loop) && loop.axis == axis; }
 
 bool BindsThreads(const StageSchedule& stage) { return std::any_of(stage.loops.begin(), stage.loops.end(), IsThreads); }
 
@@ -25,6 +26,7 @@ class LaunchCheck {
     HONE_TRY(CheckBlocks(stage));
     HONE_TRY(CheckThreads(stage));
     HONE_TRY(CheckStorage(stage));
+    HONE_TRY(CheckLanes(stage));
     return CheckTiles(stage);
   }
 
@@ -58,11 +60,12 @@ class LaunchCheck {
   // Inside a loop of threads each of them is on its own, except for what the block computes together.
   Result<void> CheckThreads(StageId stage) const {
     for (const LoopDim& loop : At(stage).loops) {
-      if (!IsThreads(loop) || ScopeOf(stage) == Scope::kBlock) continue;
+      const bool is_of_threads = IsThreads(loop) || IsBoundTo(loop, LaunchAxis::kSubGroupX);
+      if (!is_of_threads || ScopeOf(stage) == Scope::kBlock) continue;
       for (StageId inner = stage; At(inner).attach_stage && ScopeOf(inner) != Scope::kBlock;) {
         const StageId outer = At(inner).attach_stage;
         for (const LoopDim& around : At(outer).loops) {
-          if (IsThreads(around) && around.axis == loop.axis)
+          if (IsThreads(around) && DimensionOf(around.axis) == DimensionOf(loop.axis))
             return Refuse(fmt::format("{} is bound to {} inside {}, which is too: store {} block, or bind one of them",
                                       LoopName(stage, loop), LaunchAxisName(loop.axis), LoopName(outer, around),
                                       Name(stage)));
@@ -105,6 +108,40 @@ class LaunchCheck {
     }
   }
 
+  // What lanes reduce together begins in a register of each, and ends in all of them.
+  Result<void> CheckLanes(StageId stage) const {
+    const StageSchedule& schedule = At(stage);
+    const LoopDim *lanes = nullptr, *groups = nullptr, *threads = nullptr;
+    const LoopDim* outside = nullptr;  // of the register tile, and reduced over
+    bool is_in_tile = ScopeOf(stage) == Scope::kRegisters;
+    for (const LoopDim& loop : schedule.loops) {
+      if (IsBoundTo(loop, LaunchAxis::kLaneX)) lanes = &loop;
+      if (IsBoundTo(loop, LaunchAxis::kSubGroupX)) groups = &loop;
+      if (IsBoundTo(loop, LaunchAxis::kThreadX)) threads = &loop;
+      if (!is_in_tile && Reduces(stage, loop)) outside = &loop;
+      is_in_tile |= loop.path == schedule.promote_loop;
+    }
+    if (groups != nullptr && lanes == nullptr)
+      return Refuse(fmt::format("{} is bound to {}, and no loop of {} to lane.x", LoopName(stage, *groups),
+                                LaunchAxisName(groups->axis), Name(stage)));
+    if (lanes == nullptr) return {};
+    if (threads != nullptr)
+      return Refuse(fmt::format("{} is bound to thread.x, and {} to lanes of it: bind the first to subgroup.x",
+                                LoopName(stage, *threads), LoopName(stage, *lanes)));
+    if (!is_in_tile || outside != nullptr)
+      return Refuse(
+          fmt::format("{} is bound to lane.x, but what {} reduces is not in a register for all of its terms: "
+                      "register_tile {} outside of them, or store it registers",
+                      LoopName(stage, *lanes), Name(stage), Name(stage)));
+    return {};
+  }
+
+  bool Reduces(StageId stage, const LoopDim& loop) const {
+    const Stage& s = scheduled_.kernel.stages[stage];
+    const AxisId axis = FindAxis(s, loop.path.substr(0, loop.path.find_first_of(".+")));
+    return axis && s.Reduces(axis);
+  }
+
   Result<void> CheckTiles(StageId stage) const {
     const StageSchedule& schedule = At(stage);
     const auto bound = std::find_if(schedule.loops.begin(), schedule.loops.end(), IsBound);
@@ -116,7 +153,7 @@ class LaunchCheck {
                         Name(stage), axis, LoopName(stage, *bound), LaunchAxisName(bound->axis)));
     bool is_inside = false;
     for (const LoopDim& loop : schedule.loops) {
-      if (is_inside && IsBound(loop))
+      if (is_inside && IsBound(loop) && loop.axis != LaunchAxis::kLaneX)
         return Refuse(
             fmt::format("the register tile at {}.{} lies outside {}, which is bound to {}: a tile is one "
                         "thread's",

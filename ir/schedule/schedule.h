@@ -66,11 +66,14 @@ enum class Tail : uint8_t {
   kPeel = 4,   // a second, shorter copy of the loop nest
 };
 
-// What the trips of a bound loop are on a GPU: blocks of a launch, or threads of a block, along one of three axes.
-enum class LaunchAxis : uint8_t { kBlockX = 1, kBlockY, kBlockZ, kThreadX, kThreadY, kThreadZ };
-constexpr bool IsThreadAxis(LaunchAxis axis) { return axis >= LaunchAxis::kThreadX; }
+// What the trips of a bound loop are on a GPU: blocks of a launch, or threads of a block, along one of three axes; or
+// threads along x as runs of some that lie in one sub-group: lanes of a run, and runs.
+enum class LaunchAxis : uint8_t { kBlockX = 1, kBlockY, kBlockZ, kThreadX, kThreadY, kThreadZ, kLaneX, kSubGroupX };
+constexpr bool IsBlockAxis(LaunchAxis axis) { return axis <= LaunchAxis::kBlockZ; }
+constexpr bool IsThreadAxis(LaunchAxis axis) { return !IsBlockAxis(axis) && axis <= LaunchAxis::kThreadZ; }
+constexpr bool IsOfSubGroup(LaunchAxis axis) { return axis >= LaunchAxis::kLaneX; }
 // 0, 1, 2 for x, y, z.
-constexpr size_t DimensionOf(LaunchAxis axis) { return (static_cast<size_t>(axis) - 1) % 3; }
+constexpr size_t DimensionOf(LaunchAxis axis) { return IsOfSubGroup(axis) ? 0 : (static_cast<size_t>(axis) - 1) % 3; }
 
 // One dimension of a storage layout: the whole of a stage's axis, its quotient or its remainder.
 struct LayoutDim {

@@ -85,7 +85,7 @@ Result<void> ApplySplit(const SplitStep& step, ScheduleState& state) {
 // Whether a stage's loop is bound to threads of a block.
 bool IsOfThreads(const StageSchedule& stage, const std::string& path) {
   return std::any_of(stage.loops.begin(), stage.loops.end(), [&](const LoopDim& loop) {
-    return loop.path == path && loop.kind == LoopKind::kBound && IsThreadAxis(loop.axis);
+    return loop.path == path && loop.kind == LoopKind::kBound && !IsBlockAxis(loop.axis);
   });
 }
 
@@ -341,8 +341,11 @@ std::string PrintBind(const BindStep& step) {
 Result<void> ApplyBind(const BindStep& step, ScheduleState& state) {
   const StageId stage = HONE_TRY(state.FindStage(step.stage));
   LoopDim* loop = HONE_TRY(SerialLoop(state, stage, step.loop));
-  if (state.IsReduction(stage, step.loop))
+  const bool reduces = state.IsReduction(stage, step.loop);
+  if (reduces && step.axis != LaunchAxis::kLaneX)
     return Refuse(fmt::format("{} is reduced over: threads would race; rfactor it first", step.loop));
+  if (!reduces && step.axis == LaunchAxis::kLaneX)
+    return Refuse(fmt::format("{} is not reduced over: lanes reduce together; bind it to thread.x", step.loop));
   for (const LoopDim& other : state.schedule(stage).loops)
     if (other.kind == LoopKind::kBound && other.axis == step.axis)
       return Refuse(fmt::format("{}.{} is bound to {} already", step.stage, other.path, LaunchAxisName(step.axis)));

@@ -25,12 +25,15 @@ constexpr std::array<std::pair<std::string_view, Scope>, 6> kScopes = {{{"worksp
 constexpr std::array<std::pair<std::string_view, Tail>, 4> kTails = {
     {{"pad", Tail::kPad}, {"guard", Tail::kGuard}, {"shift", Tail::kShift}, {"peel", Tail::kPeel}}};
 
-constexpr std::array<std::pair<std::string_view, LaunchAxis>, 6> kLaunchAxes = {{{"block.x", LaunchAxis::kBlockX},
-                                                                                 {"block.y", LaunchAxis::kBlockY},
-                                                                                 {"block.z", LaunchAxis::kBlockZ},
-                                                                                 {"thread.x", LaunchAxis::kThreadX},
-                                                                                 {"thread.y", LaunchAxis::kThreadY},
-                                                                                 {"thread.z", LaunchAxis::kThreadZ}}};
+constexpr std::array<std::pair<std::string_view, LaunchAxis>, 8> kLaunchAxes = {
+    {{"block.x", LaunchAxis::kBlockX},
+     {"block.y", LaunchAxis::kBlockY},
+     {"block.z", LaunchAxis::kBlockZ},
+     {"thread.x", LaunchAxis::kThreadX},
+     {"thread.y", LaunchAxis::kThreadY},
+     {"thread.z", LaunchAxis::kThreadZ},
+     {"lane.x", LaunchAxis::kLaneX},
+     {"subgroup.x", LaunchAxis::kSubGroupX}}};
 
 template <typename Table, typename T>
 std::string_view NameIn(const Table& table, T value) {

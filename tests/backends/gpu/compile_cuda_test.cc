@@ -118,6 +118,18 @@ TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
   }
 }
 
+// Rows' partial results meet in the registers of warps.
+TEST_F(CompileCudaTest, ExchangesRegistersOfAWarp) {
+  for (const std::string kernel : {"softmax(M=64,N=128)", "layer_norm(M=64,N=768)", "reduce_sum(M=7,N=601,dtype=f64)"})
+    for (const char* arch : {"sm_80", "sm_90"}) {
+      const BuildRequest request{kernel, "", TargetOf(arch)};
+      const Result<BuildOutput> built = BuildForGpu(request);
+      ASSERT_TRUE(built) << kernel << ": " << built.error().Text();
+      EXPECT_THAT(built->schedule, HasSubstr(" lane.x")) << kernel;
+      EXPECT_THAT(PtxOfCuda(CudaTextOf(request), arch).value(), HasSubstr("shfl.sync.bfly.b32")) << kernel << arch;
+    }
+}
+
 // Fragments that lie in block storage as the warp loads them at once are loaded so.
 TEST_F(CompileCudaTest, LoadsMatricesTogether) {
   const std::pair<const char*, std::vector<const char*>> cases[] = {

@@ -84,6 +84,25 @@ TEST_P(SpecialNumbers, AreWhatTheReferenceSays) {
   }
 }
 
+// Mesa's driver for processors has threads that follow each other in a sub-group, though Vulkan does not say so.
+TEST(SubGroupsOfLavapipe, ExchangeRegisters) {
+  if (testing::kSeesThreads) GTEST_SKIP() << "[SKIP] a driver in this process";
+  const std::vector<DeviceTarget> found = FindDevices(kVulkanKind).value_or(std::vector<DeviceTarget>());
+  if (found.empty() || !found[0].facts.at("driver").starts_with("llvmpipe"))
+    GTEST_SKIP() << "[SKIP] no lavapipe is here";
+  const std::unique_ptr<GpuContext> context = OpenDevice(found[0]).value();
+  DeviceTarget device = found[0];
+  device.facts["sub_group"] = "4";
+  device.facts["type"] = "gpu";
+  int by_lanes = 0;
+  for (const SpecialKernel& kernel : SpecialKernels("f32")) {
+    if (kernel.data != SpecialKernel::Data::kRows) continue;
+    EXPECT_EQ(Wrong(*context, device, kernel), "") << kernel.text;
+    by_lanes += BuildForGpu({kernel.text, "", device})->schedule.find("lane.x") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(by_lanes, 3);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, SpecialNumbers, ::testing::ValuesIn(testing::GpuKindNames()),
                          [](const auto& info) { return info.param; });
 

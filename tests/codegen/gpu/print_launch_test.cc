@@ -53,6 +53,12 @@ TEST(PrintSources, HipIsTakenByACompiler) {
     const Kernel kernel = Specialize(ParseKernel(sample).value());
     add(StraightOf(sample, DefaultSchedule(kernel, SomeGpu()).value()).value());
   }
+  const Target with_sub_groups = ParseTarget("opencl block_bytes=32768 block_threads=256 sub_group=32").value();
+  const Kernel softmax = Specialize(ParseKernel("softmax(M=64,N=300)").value());
+  add(StraightOf("softmax(M=64,N=300)", DefaultSchedule(softmax, with_sub_groups).value(),
+                 straight::LimitsOf(ModelMachine(with_sub_groups)))
+          .value());
+  EXPECT_NE(text.find("__shfl_xor("), std::string::npos);
   const std::string path = fmt::format("{}/hip.{}.cc", ::testing::TempDir(), ::getpid());
   std::ofstream(path) << "#include <hip/hip_runtime.h>\n" << text;
   const std::string command =

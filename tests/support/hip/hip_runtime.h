@@ -16,6 +16,8 @@ struct Triple {
 };
 extern const Triple threadIdx, blockIdx;
 void __syncthreads();
+template <typename T>
+T __shfl_xor(T value, int bit);
 
 template <typename To, typename From>
 To BitsAs(From from) {
