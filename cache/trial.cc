@@ -38,6 +38,7 @@ std::string EncodeTrial(const TrialRecord& trial) {
   out.Varint(static_cast<uint64_t>(std::max<int64_t>(0, trial.time.count())));
   out.Varint(static_cast<uint64_t>(std::max<int64_t>(0, trial.noise.count())));
   out.SignedVarint(trial.at.time_since_epoch().count());
+  out.String(std::string_view(trial.why).substr(0, kTrialReasonBytes));
   return Seal(ValueType::kTrial, kTrialVersion, out.view());
 }
 
@@ -50,6 +51,7 @@ Result<TrialRecord> DecodeTrial(std::string_view value) {
   trial.time = HONE_TRY(ReadDuration(in));
   trial.noise = HONE_TRY(ReadDuration(in));
   trial.at = WallTime(std::chrono::milliseconds(HONE_TRY(in.SignedVarint())));
+  if (SealedVersion(value) > 1) trial.why = std::string(HONE_TRY(in.String(kTrialReasonBytes)));
   HONE_TRY(in.Finish());
   return trial;
 }

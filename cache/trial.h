@@ -30,10 +30,12 @@ struct TrialRecord {
   std::chrono::nanoseconds time{0};  // of a call, median; 0 unless it was timed
   std::chrono::nanoseconds noise{0};
   WallTime at{};
+  std::string why{};  // of every other verdict: a compiler's or a checker's words, their first kTrialReasonBytes
   bool operator==(const TrialRecord&) const = default;
 };
 
-inline constexpr uint8_t kTrialVersion = 1;
+inline constexpr uint8_t kTrialVersion = 2;  // 1: without a reason
+inline constexpr size_t kTrialReasonBytes = 1024;
 
 std::string EncodeTrial(const TrialRecord& trial);
 Result<TrialRecord> DecodeTrial(std::string_view value);  // kCorrupt; kUnsupported: of a newer hone

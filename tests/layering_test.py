@@ -80,7 +80,7 @@ FOREIGN = {
     r"onnx|google/protobuf": r"network/onnx/onnx_import\.cc|tests/network/model_files\.(cc|h)",
     r"tl/": r"base/result\.h",
     r"sodium": r"cache/bundle/(ed25519|sha256)\.cc",
-    r"CL/": r"backends/drivers/opencl_[a-z]*\.(cc|h)|client/hone_opencl\.h|bench/gpu_lab\.cc",
+    r"CL/": r"backends/drivers/opencl_[a-z]*\.(cc|h)|client/hone_opencl\.h|bench/gpu_lab\.cc|tests/integration/flawed_driver\.c",
     r"vulkan/": r"backends/drivers/vulkan_[a-z]*\.(cc|h)|client/hone_vulkan\.h|tests/integration/vulkan_user\.c",
     r"glslang/": r"backends/gpu/compile_glsl\.cc",
     r"zstd\.h|lz4": r"cache/bundle/pack\.cc",

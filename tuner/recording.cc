@@ -173,9 +173,13 @@ Result<std::vector<Recording>> RecordingsOfCache(const std::string& directory) {
 
 TrialRecord RecordOf(const Trial& trial) {
   auto nanoseconds = [](double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); };
-  return {PrintChoices(trial.candidate.choices), trial.candidate.program,
-          static_cast<uint8_t>(trial.verdict),   nanoseconds(trial.time_us),
-          nanoseconds(trial.noise_us),           {}};
+  return {PrintChoices(trial.candidate.choices),
+          trial.candidate.program,
+          static_cast<uint8_t>(trial.verdict),
+          nanoseconds(trial.time_us),
+          nanoseconds(trial.noise_us),
+          {},
+          trial.why};
 }
 
 std::string PrintRecording(const Recording& recording) {

@@ -25,7 +25,7 @@ struct Recording {
 // What the log of trials keeps of a trial.
 TrialRecord RecordOf(const Trial& trial);
 
-// The text form, which keeps everything but TrialRecord::at.
+// The text form, which keeps everything but when trials were made and why they failed.
 std::string PrintRecording(const Recording& recording);
 
 // Any number of recordings, one after the other: files of them can be joined. `where`: for messages. kCorrupt with the

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/envelope.h"
 #include "cache/schedule_cache.h"
 #include "tests/support/sample_records.h"
 #include "tests/support/temporary_directory.h"
@@ -17,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TrialRecord Trial(int n) {
-  return {"acc.rows=" + std::to_string(n), 0x0123456789abcdefu + static_cast<uint64_t>(n), 1, 1000ns * n, 10ns, {}};
+  return {"acc.rows=" + std::to_string(n), 0x0123456789abcdefu + static_cast<uint64_t>(n), 1, 1000ns * n, 10ns, {}, {}};
 }
 
 std::vector<std::string> Choices(ScheduleCache& cache, const CacheKey& key) {
@@ -32,6 +34,7 @@ std::vector<std::string> Choices(ScheduleCache& cache, const CacheKey& key) {
 TEST(TrialRecord, KeepsEveryFieldAndNothingElse) {
   TrialRecord trial = Trial(7);
   trial.at = WallTime(123456789ms);
+  trial.why = "the device's compiler refuses the code: line 4: nonsense";
   std::string bytes = EncodeTrial(trial);
   Result<TrialRecord> back = DecodeTrial(bytes);
   ASSERT_TRUE(back) << back.error().Text();
@@ -42,6 +45,24 @@ TEST(TrialRecord, KeepsEveryFieldAndNothingElse) {
     damaged[i] = static_cast<char>(damaged[i] ^ 0x20);
     EXPECT_FALSE(DecodeTrial(damaged)) << i;
   }
+}
+
+TEST(TrialRecord, OfAReasonTheBeginningIsKept) {
+  TrialRecord trial = Trial(7);
+  trial.why = std::string(5000, 'x');
+  EXPECT_EQ(DecodeTrial(EncodeTrial(trial)).value().why, std::string(kTrialReasonBytes, 'x'));
+}
+
+TEST(TrialRecord, OlderOnesHaveNoReason) {
+  ByteWriter body;
+  body.String("acc.rows=7");
+  body.U64(1);
+  body.U8(2);
+  body.Varint(3000);
+  body.Varint(10);
+  body.SignedVarint(123456789);
+  const TrialRecord trial = DecodeTrial(Seal(ValueType::kTrial, 1, body.view())).value();
+  EXPECT_EQ(trial, (TrialRecord{"acc.rows=7", 1, 2, 3000ns, 10ns, WallTime(123456789ms), ""}));
 }
 
 TEST(TrialLog, KeepsTheOrderInWhichTrialsWereMadeAlsoWhenTheClockGoesBack) {

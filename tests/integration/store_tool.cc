@@ -1,11 +1,12 @@
 // store_tool: looks into a cache's directory, and puts into it what no program of ours would.
 //
 //   store_tool trials CACHE                        a line for every trial: kernel, verdict, nanoseconds, choices,
-//                                                  between tabs, in the order of the log
+//                                                  reason, between tabs, in the order of the log
 //   store_tool model CACHE                         "none", "good", or why the stored cost model is of no use
 //   store_tool model CACHE damaged|newer|garbage   spoils it: one bit, another feature version, other bytes
 //   store_tool schedule CACHE KERNEL TEXT          another schedule of the kernel with that fingerprint; its code is
 //                                                  built from it when it is asked for
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -23,10 +24,14 @@ namespace {
 constexpr std::string_view kName = "cpu";
 
 Result<void> ListTrials(const std::string& directory) {
-  for (const Recording& recording : HONE_TRY(ReadRecordings(directory)))
-    for (const TrialRecord& trial : recording.trials)
+  for (const Recording& recording : HONE_TRY(ReadRecordings(directory))) {
+    for (const TrialRecord& trial : recording.trials) {
+      std::string why = trial.why;
+      std::ranges::replace_if(why, [](char c) { return c == '\t' || c == '\n'; }, ' ');
       std::cout << recording.name << '\t' << VerdictName(static_cast<Verdict>(trial.verdict)) << '\t'
-                << trial.time.count() << '\t' << trial.choices << '\n';
+                << trial.time.count() << '\t' << trial.choices << '\t' << why << '\n';
+    }
+  }
   return {};
 }
 

@@ -8,6 +8,7 @@ import harness
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KERNEL = "add(M=3,N=50)"
+TILED = "matmul(M=48,N=64,K=32)"  # of which there are many schedules
 
 
 class DeviceFaults(harness.HoneTest):
@@ -23,6 +24,24 @@ class DeviceFaults(harness.HoneTest):
                 file.write(library + "\n")
         for path in whole:
             shutil.copy(path, directory)
+        return directory
+
+    def flawed(self):
+        """A directory for OpenCL's loader with PoCL, but for a function that refuses most code."""
+        installed = harness.drivers("opencl")
+        if not installed:
+            self.skipTest("[SKIP] no PoCL is installed (Debian: pocl-opencl-icd)")
+        if not os.path.exists("/usr/include/CL/cl_icd.h"):
+            self.skipTest("[SKIP] no CL/cl_icd.h is installed (Debian: opencl-headers)")
+        with open(installed[0], encoding="utf-8") as file:
+            library = file.read().strip()
+        directory = os.path.join(self.directory.path, "vendors")
+        os.mkdir(directory)
+        driver = os.path.join(self.directory.path, "libflawed.so")
+        subprocess.run([os.environ.get("CC", "cc"), "-DCL_TARGET_OPENCL_VERSION=120", "-Wall", "-Wextra", "-Werror", "-fPIC",
+                        "-shared", f'-DPOCL="{library}"', os.path.join(HERE, "flawed_driver.c"), "-o", driver], check=True)
+        with open(os.path.join(directory, "flawed.icd"), "w", encoding="utf-8") as file:
+            file.write(driver + "\n")
         return directory
 
     def start_with(self, **environment):
@@ -59,6 +78,20 @@ class DeviceFaults(harness.HoneTest):
         self.assertEqual((served["origin"], served["target"].split()[0]), ("default", "opencl"))
         for how, why in (("hangs", "it hangs"), ("aborts", r"killed by signal 6")):
             self.assertRegex(daemon.log(), rf"driver_left_out file=\S*/{how}\.icd why=.*{why}")
+
+    def test_a_compilers_words_are_kept_as_the_trials_reason(self):
+        daemon = self.start_with(OCL_ICD_VENDORS=self.flawed())
+        end = self.hone_json("tune", TILED, "--target", "opencl:0", "--trials", "6")[-1]
+        self.assertEqual(end["origin"], "default")
+        words = "the device's compiler refuses the code: flawed_driver: line 7: internal error, selection of an instruction failed"
+        self.assertIn(words, next(line for line in daemon.log().splitlines() if " trial_failed " in line))
+        self.assertEqual(daemon.stop(), 0)
+        trials = subprocess.run([os.path.join(harness.BIN, "store_tool"), "trials", self.directory.cache], capture_output=True,
+                                text=True, check=True).stdout.splitlines()
+        reasons = [row[4] for row in (line.split("\t") for line in trials) if row[1] not in ("timed", "disturbed")]
+        self.assertTrue(reasons, trials)
+        for reason in reasons:
+            self.assertIn(words, reason)
 
     def test_the_daemon_has_no_driver(self):
         daemon = self.start()

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <utility>
 
 #include "base/file.h"
 #include "ir/language/canonical.h"
@@ -95,6 +96,9 @@ TEST(Recording, GoesThroughItsText) {
   other.trials.clear();
   Result<std::vector<Recording>> read = ParseRecordings(PrintRecording(recording) + PrintRecording(other), "file");
   ASSERT_TRUE(read) << read.error().Text();
+  int reasons = 0;
+  for (TrialRecord& trial : recording.trials) reasons += !std::exchange(trial.why, "").empty();
+  EXPECT_GT(reasons, 0);  // which the log keeps, and the text does not
   EXPECT_EQ(*read, (std::vector<Recording>{recording, other}));
 }
 
