@@ -95,7 +95,7 @@ struct Node {
   bool IsInnermost() const { return children.empty(); }
   // Whether it counts and branches: the root does not, nor what each block or thread does once.
   bool IsLoop() const { return parent >= 0 && kind != LoopKind::kBound; }
-  bool IsOfThreads() const { return kind == LoopKind::kBound && IsThreadAxis(axis); }
+  bool IsOfThreads() const { return kind == LoopKind::kBound && !IsBlockAxis(axis); }
 };
 
 using PerBuffer = IdVector<BufferId, double>;

@@ -79,6 +79,20 @@ TEST(DeviceFeatures, CountBarriersAndBlockStorage) {
   EXPECT_GE(l.shared_passes, l.shared_accesses);
 }
 
+// Rows by runs of 32 lanes, which read side by side and meet in registers.
+TEST(DeviceFeatures, CountRunsOfLanes) {
+  const Target target = ParseTarget("opencl block_bytes=32768 block_threads=256 units=8 sub_group=32").value();
+  const Schedule schedule = DefaultSchedule(Specialize(ParseKernel("softmax(M=64,N=4096)").value()), target).value();
+  ASSERT_NE(PrintSchedule(schedule).find("lane.x"), std::string::npos);
+  const LoopProgram program = ProgramOf("softmax(M=64,N=4096)", schedule).value();
+  const straight::Program code = Straighten(program, straight::LimitsOf(ModelMachine(target))).value();
+  const Launches l = LaunchesOf(program);
+  ASSERT_EQ(code.launches.size(), 1u);
+  EXPECT_EQ(l.threads, code.launches[0].Threads());
+  EXPECT_EQ(l.threads_x, code.launches[0].block[0]);
+  EXPECT_LT(l.global_sectors, 17 * l.global_accesses);  // 16 bytes of each lane
+}
+
 TEST(DeviceFeatures, AreNothingOnAProcessor) {
   const LoopProgram program = ProgramOf(kMatmul, {}).value();
   const Launches l = LaunchesOf(program);
