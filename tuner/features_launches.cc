@@ -65,8 +65,12 @@ std::vector<simt::Bytes> TouchedByAWarp(const Access& access, const Analysis& an
   const auto bytes = static_cast<int64_t>(std::ceil(access.elements)) * element_bytes;
   const auto lanes = static_cast<int64_t>(nest.lanes), x = static_cast<int64_t>(nest.ThreadsAlongX()),
              y = static_cast<int64_t>(nest.block[1]);
+  const bool by_lanes = trips[kLane] > 1 || trips[kRun] > 1;
   for (int64_t t = 0; t < std::min(kWarp, static_cast<int64_t>(nest.Threads())); ++t) {
-    const std::array<int64_t, 5> place = {t % x, t / x % y, t / x / y, t % x % lanes, t % x / lanes};
+    // Along x threads have their numbers, or those of lanes and runs: never both.
+    const int64_t along_x = t % x;
+    const std::array<int64_t, 5> place = {by_lanes ? 0 : along_x, t / x % y, t / x / y, by_lanes ? along_x % lanes : 0,
+                                          by_lanes ? along_x / lanes : 0};
     bool works = true;
     double at = 0;
     for (size_t d = 0; d < place.size(); ++d) {
