@@ -188,6 +188,7 @@ std::set<std::string> KernelsOf(const std::vector<std::string>& lists, const std
         if (operation != "matmul" && operation != "batch_matmul" && operation != "dense" && operation != "conv2d")
           continue;
         kernel.insert(kernel.find(')'), "," + products);
+        if (!ParseKernel(kernel)) continue;  // a function of floats, of bytes
       }
       kernels.insert(kernel);
     }
