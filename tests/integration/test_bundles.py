@@ -274,14 +274,11 @@ class Bundles(harness.HoneTest):
         daemon = self.start()
         self.hone("contribute", "-o", self.bundle, status=1)
         self.assertIn("nothing to give", self.last_error)
-        tuned = "depthwise_conv2d(C=32,H=28,W=28,R=3,S=3,stride=2,pad=1,const=1)"
-        for seed in range(1, 6):  # a search may find nothing, on a machine with other things to do
-            if self.hone_json("tune", tuned, "--threads", "1", "--trials", "24", "--seed", str(seed))[-1]["ratio"] > 0:
-                break
+        *others, tuned = self.tune_one_of_several("--threads", "1")
         self.hone("get", OTHER)  # its default schedule is anybody's
         self.hone("contribute", "-o", self.bundle, "--without", tuned, status=1)
         given = self.hone_json("contribute", "-o", self.bundle)[0]
-        self.assertEqual((given["records"], given["left_out"]), (1, 1))
+        self.assertEqual((given["records"], given["left_out"]), (1, len(others) + 1))
         shown = self.hone_json("bundle", "show", self.bundle)
         self.assertEqual(shown[0]["artifacts"], 0)
         with open(self.bundle, "rb") as file:
