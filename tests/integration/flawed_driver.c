@@ -1,5 +1,5 @@
-/* PoCL with a flaw, as a driver for OpenCL that its loader finds: everything is PoCL's but that in each process it compiles
- * the code that comes first, and refuses any other. */
+/* PoCL with a flaw, as a driver for OpenCL that its loader finds: everything is PoCL's but that in each process it
+ * compiles the code that comes first, and refuses any other. */
 #include <CL/cl_icd.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 static const char kWords[] = "flawed_driver: line 7: internal error, selection of an instruction failed";
-static cl_icd_dispatch pocl;  /* as it was */
+static cl_icd_dispatch pocl; /* as it was */
 static void* (*extension)(const char*);
-static char* first;  /* source of what was compiled first */
+static char* first; /* source of what was compiled first */
 static int refused;
 
 static char* source_of(cl_program program) {
@@ -23,7 +23,7 @@ static char* source_of(cl_program program) {
 }
 
 static cl_int CL_API_CALL build(cl_program program, cl_uint count, const cl_device_id* devices, const char* options,
-                                void (CL_CALLBACK* notify)(cl_program, void*), void* data) {
+                                void(CL_CALLBACK* notify)(cl_program, void*), void* data) {
   char* source = source_of(program);
   if (first == NULL) first = source;
   refused = strcmp(first, source) != 0;
@@ -32,7 +32,8 @@ static cl_int CL_API_CALL build(cl_program program, cl_uint count, const cl_devi
 
 static cl_int CL_API_CALL build_info(cl_program program, cl_device_id device, cl_program_build_info what, size_t room,
                                      void* to, size_t* size) {
-  if (!refused || what != CL_PROGRAM_BUILD_LOG) return pocl.clGetProgramBuildInfo(program, device, what, room, to, size);
+  if (!refused || what != CL_PROGRAM_BUILD_LOG)
+    return pocl.clGetProgramBuildInfo(program, device, what, room, to, size);
   if (size != NULL) *size = sizeof kWords;
   if (to != NULL && room >= sizeof kWords) memcpy(to, kWords, sizeof kWords);
   return CL_SUCCESS;
