@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/graph/stage_graph.h"
 #include "ir/schedule/check_scheduled.h"
 #include "ir/schedule/refuse.h"
 #include "ir/steps/step_reader.h"
