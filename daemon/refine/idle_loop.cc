@@ -209,7 +209,9 @@ void IdleLoop::Work(std::stop_token stop) {
     } else if (done.error().kind == ErrorKind::kNotFound) {  // nothing to do
       Rest(kLookAgain, stop);
     } else {  // what a child's death, a full disk or another's work costs is over soon, or is there for long
-      if (done.error().kind != ErrorKind::kBusy) LogWarn("idle_loop", {{"why", done.error().Text()}});
+      // Others may be at work for hours.
+      if (done.error().kind != ErrorKind::kBusy || try_again == kTryAgain)
+        LogWarn("idle_loop", {{"why", done.error().Text()}});
       Rest(try_again, stop);
       try_again = std::min<std::chrono::nanoseconds>(2 * try_again, kLookAgain);
     }
@@ -275,8 +277,9 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
     MutexLock lock(mutex_);
     task_ = ask.kernel;
   }
-  if (HONE_TRY(IsInUse(ask, record, *pools))) {
-    tasks_.Failed(*turn, 0);
+  if (const Result<bool> is_in_use = IsInUse(ask, record, *pools); !is_in_use || *is_in_use) {
+    tasks_.Failed(*turn, is_in_use || stop.stop_requested() ? 0 : kSlice);
+    if (!is_in_use) return is_in_use.error();
     return Error{ErrorKind::kBusy, "others use it: what is served there takes much longer than it did",
                  record.key.target};
   }
