@@ -281,11 +281,13 @@ Result<void> Run(const Lab& lab, const std::string& text) {
     const SimtReport report = HONE_TRY(SimtRun(program, pointers, {}, {.count = true}));
     for (const std::string& finding : report.findings) std::printf("  %s\n", finding.c_str());
     std::printf(
-        "%-64s %ld blocks, at most %ld threads, %ld barriers; %.2f sectors an access, %.2f passes over banks; %s\n",
+        "%-64s %ld blocks, at most %ld threads, %ld barriers; %.2f sectors an access, %.2f passes over banks, %.2f "
+        "times what they had to be; %s\n",
         text.substr(0, 64).c_str(), static_cast<long>(report.blocks), static_cast<long>(report.most_threads),
         static_cast<long>(report.barriers),
         static_cast<double>(report.global_sectors) / static_cast<double>(std::max<int64_t>(1, report.global_accesses)),
         static_cast<double>(report.shared_passes) / static_cast<double>(std::max<int64_t>(1, report.shared_accesses)),
+        static_cast<double>(report.shared_passes) / static_cast<double>(std::max<int64_t>(1, report.least_passes)),
         report.findings.empty() && Checked(kernel, operands) ? "ok" : "WRONG");
   }
   if (lab.run) return RunOnDevice(text, kernel, program);

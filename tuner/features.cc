@@ -408,7 +408,7 @@ void WriteLaunches(const Input& in, Writer& out) {
   out.Ratio("sectors_per_flop", l.global_sectors, flops);
   out.Log("sectors", l.global_accesses > 0 ? l.global_sectors / l.global_accesses : 0);
   out.Ratio("passes_per_flop", l.shared_passes, flops);
-  out.Log("passes", l.shared_accesses > 0 ? l.shared_passes / l.shared_accesses : 0);
+  out.Log("passes", l.least_passes > 0 ? l.shared_passes / l.least_passes : 0);
   out.Share("in_block_storage", l.shared_accesses, l.shared_accesses + l.global_accesses);
 }
 

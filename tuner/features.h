@@ -20,7 +20,7 @@
 namespace hone {
 
 // Changes whenever a feature changes its meaning or place; models and stored vectors carry it.
-inline constexpr uint32_t kFeatureVersion = 4;
+inline constexpr uint32_t kFeatureVersion = 5;
 
 // One per feature, in the order of ExtractFeatures: "hot.loads_per_fma".
 std::span<const std::string_view> FeatureNames();

@@ -44,9 +44,27 @@ double RunsOfAThread(const Analysis& analysis, int node) {
   return runs;
 }
 
+// Elements of block storage that one load moves where a thread loads them one by one: as codegen/gpu/merge_loads makes
+// of those side by side in one piece of code.
+int64_t MovedAtOnce(const Access& access, int64_t element_bytes) {
+  constexpr int64_t kMergedBytes = 4, kWidest = 4;
+  if (access.is_store || access.is_guarded || access.elements != 1 || element_bytes != kMergedBytes) return 1;
+  const auto divides = [&](double value, int64_t width) { return std::fmod(value, static_cast<double>(width)) == 0; };
+  for (size_t along = 0; along < access.trips.size(); ++along) {
+    if (access.loop_node[along] >= 0 || std::abs(access.stride[along]) != 1) continue;
+    for (int64_t width = kWidest; width > 1; width /= 2) {
+      bool is_aligned = divides(access.trips[along], width);
+      for (size_t p = 0; p < access.stride.size(); ++p)
+        is_aligned = is_aligned && (p == along || divides(access.stride[p], width));
+      if (is_aligned) return width;
+    }
+  }
+  return 1;
+}
+
 // The bytes of its buffer, from its own first on, that each thread of a block's first warp touches at the access. Those
 // along an axis that no loop around it is bound to do nothing but for the first.
-std::vector<simt::Bytes> TouchedByAWarp(const Access& access, const Analysis& analysis, const Nest& nest,
+std::vector<simt::Bytes> TouchedByAWarp(const Access& access, const Analysis& analysis, const Nest& nest, int64_t bytes,
                                         int64_t element_bytes) {
   constexpr size_t kLane = 3, kRun = 4;  // places beside those along x, y and z
   std::array<double, 5> stride = {}, trips = {1, 1, 1, 1, 1};
@@ -62,7 +80,6 @@ std::vector<simt::Bytes> TouchedByAWarp(const Access& access, const Analysis& an
     stride[along] += access.stride[p];
   }
   std::vector<simt::Bytes> touched;
-  const auto bytes = static_cast<int64_t>(std::ceil(access.elements)) * element_bytes;
   const auto lanes = static_cast<int64_t>(nest.lanes), x = static_cast<int64_t>(nest.ThreadsAlongX()),
              y = static_cast<int64_t>(nest.block[1]);
   const bool by_lanes = trips[kLane] > 1 || trips[kRun] > 1;
@@ -120,11 +137,18 @@ Launches AnalyzeLaunches(const LoopProgram& program, const MachineModel& machine
     const Buffer& buffer = program.buffer(access.buffer);
     const bool is_shared = buffer.scope == Scope::kBlock;
     const Nest nest = node.nest < 0 ? Nest() : nests[static_cast<size_t>(node.nest)];
-    const std::vector<simt::Bytes> touched = TouchedByAWarp(access, analysis, nest, ByteSize(buffer.dtype));
-    const double warps = node.executions * access.count / static_cast<double>(std::max<size_t>(1, touched.size()));
+    const int64_t element_bytes = ByteSize(buffer.dtype), merged = is_shared ? MovedAtOnce(access, element_bytes) : 1;
+    const int64_t bytes = static_cast<int64_t>(std::ceil(access.elements)) * merged * element_bytes;
+    const std::vector<simt::Bytes> touched = TouchedByAWarp(access, analysis, nest, bytes, element_bytes);
+    const double warps = node.executions * access.count /
+                         static_cast<double>(merged * static_cast<int64_t>(std::max<size_t>(1, touched.size())));
     (is_shared ? all.shared_accesses : all.global_accesses) += warps;
-    (is_shared ? all.shared_passes : all.global_sectors) +=
-        warps * static_cast<double>(is_shared ? simt::PassesOf(touched) : simt::SectorsOf(touched));
+    if (is_shared) {
+      all.shared_passes += warps * static_cast<double>(simt::PassesOf(touched));
+      all.least_passes += warps * static_cast<double>(simt::LeastPassesOf(touched));
+    } else {
+      all.global_sectors += warps * static_cast<double>(simt::SectorsOf(touched));
+    }
   }
   return all;
 }

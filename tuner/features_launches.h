@@ -27,6 +27,7 @@ struct Launches {
   double global_sectors = 0;   // of 32 bytes that those touch
   double shared_accesses = 0;  // to block storage
   double shared_passes = 0;    // over its banks
+  double least_passes = 0;     // if no two threads met in one
 };
 
 // REQUIRES: AnalyzeLoops.

@@ -16,8 +16,11 @@ namespace hone::simt {
 using Bytes = std::pair<int64_t, int64_t>;
 // Sectors of global memory (32 bytes) that they lie in.
 int64_t SectorsOf(std::span<const Bytes> touched);
-// How often block storage is passed over for them: 32 banks of 4 bytes, one word of each at a time.
+// How often block storage is passed over for them: 32 banks of 4 bytes, one word of each at a time. As many threads at
+// a time, in their order, as could touch 128 bytes.
 int64_t PassesOf(std::span<const Bytes> touched);
+// The same if no two of its words lay in one bank.
+int64_t LeastPassesOf(std::span<const Bytes> touched);
 
 class AccessCounts {
  public:

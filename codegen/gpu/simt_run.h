@@ -29,7 +29,8 @@ struct SimtReport {
   int64_t global_accesses = 0;
   int64_t global_sectors = 0;  // of 32 bytes that they touch
   int64_t shared_accesses = 0;
-  int64_t shared_passes = 0;  // over 32 banks of 4 bytes; one per access where none conflict
+  int64_t shared_passes = 0;  // over 32 banks of 4 bytes
+  int64_t least_passes = 0;   // if no accesses conflicted: more than one where a warp reads more than 128 bytes
 };
 
 // Runs `pack`, then the launches. `operands`: in the kernel's order, each as large as its tensor at `sizes` (the values

@@ -10,6 +10,7 @@
 #include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/gpu/launch_maker.h"
+#include "codegen/gpu/merge_loads.h"
 #include "codegen/gpu/pack_lanes.h"
 #include "codegen/instructions.h"
 #include "ir/graph/dtype_traits.h"
@@ -105,7 +106,10 @@ Result<Launch> LaunchMaker::Make(const Stmt& nest, std::string name) {
   HONE_TRY(Emit(nest));
   builder_.Finish();
   if (by_groups_) OrderProducts();
-  if (limits_.lanes > 1) launch_.code = PackLanes(launch_.code, out_, limits_.lanes);
+  if (limits_.lanes > 1)
+    launch_.code = PackLanes(launch_.code, out_, limits_.lanes);
+  else
+    MergeLoads(launch_.code, out_);
   HONE_TRY(CheckLimits());
   return std::move(launch_);
 }

@@ -1,6 +1,7 @@
 #include "codegen/rules/gpu_loops.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "base/arithmetic.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr int64_t kMostRows = 8;
 constexpr int64_t kFewestLanes = 4;  // that are computed with as a vector
 constexpr int64_t kPaysFrom = 16;    // times that an element is read, for which copying it pays
+constexpr int64_t kLineBytes = 64, kPageBytes = 4096;
 
 int64_t LargestPower(int64_t most) { return BitCeil(most + 1) / 2; }  // of two
 
@@ -56,6 +58,25 @@ const AccessPattern* AccessAlong(const std::vector<AccessPattern>& accesses, Axi
   return found;
 }
 
+// Whether what a block reads of an operand for its columns is too much for the cache to keep until the next block,
+// which reads the same. Rows whose distance has a large power of two as a factor begin at few places of a page, and so
+// find room in few of the cache's sets. A core's cache of the second level is what OpenCL for processors takes for
+// block storage.
+bool OutgrowsCache(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& access) {
+  const int64_t bytes = ByteSize(planner.kernel().tensors[access.tensor].dtype);
+  const int64_t lines_of_row = std::max<int64_t>(1, 2 * planner.machine().lanes * bytes / kLineBytes);
+  constexpr int64_t kLinesOfPage = kPageBytes / kLineBytes;
+  int64_t rows = 1, places = 1;
+  for (AxisId axis : stage.reduce_ids()) {
+    if (!access.uses[axis]) continue;
+    const int64_t extent = planner.Extent(stage, axis);
+    rows *= extent;
+    places *= std::min(extent, kPageBytes / std::gcd(access.strides[axis] * bytes, kPageBytes));
+  }
+  const int64_t sets = std::min(kLinesOfPage, places * lines_of_row);  // of as many, by the place in a page
+  return rows * lines_of_row >= planner.machine().block_bytes / kLineBytes * sets / kLinesOfPage;
+}
+
 }  // namespace
 
 Panels PanelsFor(const SchedulePlanner& planner, const Stage& stage, AxisId x) {
@@ -72,7 +93,8 @@ Panels PanelsFor(const SchedulePlanner& planner, const Stage& stage, AxisId x) {
   Panels panels{tensor.name, tensor.is_const};
   const int64_t width = planner.Extent(stage, x), lanes = planner.machine().lanes;
   const bool is_in_vectors = access->strides[x] == 1 && (width <= 2 * lanes || width % (lanes / 2) == 0);
-  panels.is_preferred = tensor.is_const || (readings >= kPaysFrom && !is_in_vectors);
+  panels.is_preferred =
+      tensor.is_const || (readings >= kPaysFrom && (!is_in_vectors || OutgrowsCache(planner, stage, *access)));
   return panels;
 }
 

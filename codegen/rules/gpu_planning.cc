@@ -102,6 +102,22 @@ std::optional<std::string> HoldInBlock(SchedulePlanner& planner, const std::stri
   return copy;
 }
 
+namespace {
+
+void DivideAmongThreads(SchedulePlanner& planner, const std::string& stage, const std::string& loop,
+                        const ThreadsOfBlock& threads) {
+  std::vector<int64_t> factors{threads.y, threads.x};
+  std::vector<LaunchAxis> axes{LaunchAxis::kThreadY, LaunchAxis::kThreadX};
+  if (threads.z > 1) {
+    factors.insert(factors.begin(), threads.z);
+    axes.insert(axes.begin(), LaunchAxis::kThreadZ);
+  }
+  planner.Split(stage, loop, factors);
+  for (size_t i = 0; i < axes.size(); ++i) planner.Bind(stage, loop + "." + std::to_string(i + 1), axes[i]);
+}
+
+}  // namespace
+
 std::string CopyByAllThreads(SchedulePlanner& planner, const std::string& copy, const std::string& reader,
                              const std::string& at, int64_t lanes, const ThreadsOfBlock& threads, int64_t buffers,
                              const std::string& of_axis) {
@@ -127,17 +143,23 @@ std::string CopyByAllThreads(SchedulePlanner& planner, const std::string& copy, 
     planner.Reorder(copy, order);
   }
   const std::string all = Fused(planner, copy, spread);
-  std::vector<int64_t> factors{threads.y, threads.x};
-  std::vector<LaunchAxis> axes{LaunchAxis::kThreadY, LaunchAxis::kThreadX};
-  if (threads.z > 1) {
-    factors.insert(factors.begin(), threads.z);
-    axes.insert(axes.begin(), LaunchAxis::kThreadZ);
-  }
-  planner.Split(copy, all, factors);
-  for (size_t i = 0; i < axes.size(); ++i) planner.Bind(copy, all + "." + std::to_string(i + 1), axes[i]);
+  DivideAmongThreads(planner, copy, all, threads);
   planner.Vectorize(copy, {along + ".1"});
   if (buffers > 1) planner.Pipeline(copy, buffers);
   return all + ".0";
+}
+
+void CopyInRuns(SchedulePlanner& planner, const std::string& copy, const std::string& reader, const std::string& at,
+                const std::string& along, int64_t run, const ThreadsOfBlock& threads, int64_t buffers) {
+  planner.ComputeAt(copy, reader, at);
+  planner.Split(copy, along, {run});
+  std::vector<std::string> order{along + ".0"};
+  for (const std::string& axis : NamesOf(planner.StageNamed(copy).axes))
+    if (axis != along) order.push_back(axis);
+  order.push_back(along + ".1");
+  planner.Reorder(copy, order);
+  DivideAmongThreads(planner, copy, Fused(planner, copy, order), threads);
+  if (buffers > 1) planner.Pipeline(copy, buffers);
 }
 
 }  // namespace hone

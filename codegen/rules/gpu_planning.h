@@ -102,5 +102,8 @@ struct ThreadsOfBlock {
 std::string CopyByAllThreads(SchedulePlanner& planner, const std::string& copy, const std::string& reader,
                              const std::string& at, int64_t lanes, const ThreadsOfBlock& threads, int64_t buffers,
                              const std::string& of_axis = "");
+// The same of single elements: threads side by side take `run` of them along the axis, and then those of the next row.
+void CopyInRuns(SchedulePlanner& planner, const std::string& copy, const std::string& reader, const std::string& at,
+                const std::string& along, int64_t run, const ThreadsOfBlock& threads, int64_t buffers);
 
 }  // namespace hone

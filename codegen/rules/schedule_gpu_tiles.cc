@@ -3,7 +3,7 @@
 // thread's, in registers. Operands that are read in windows are copied as columns (implicit GEMM), which makes matrix
 // products of convolutions.
 #include <algorithm>
-#include <map>
+#include <set>
 #include <span>
 
 #include "base/arithmetic.h"
@@ -12,6 +12,7 @@
 #include "codegen/rules/gpu_planning.h"
 #include "codegen/rules/row_group.h"
 #include "codegen/rules/schedule_rules.h"
+#include "codegen/rules/tile_copies.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 
@@ -30,17 +31,14 @@ constexpr Decision kGoesDown{"goes_down", "blocks one after the other have the s
 constexpr Decision kPanels{"panels", "what columns are read from is copied in panels as wide as a tile",
                            Decision::Kind::kAlternative};
 
+constexpr Decision kRoom{"room", "room in copies, so that threads side by side read other banks of block storage"};
+constexpr Decision kTurned{"turned",
+                           "copies of operands that lie along the reduction are turned round, element by element",
+                           Decision::Kind::kAlternative};
 constexpr Decision kParts{"parts", "threads of a block that share each sum, as a part of its terms"};
 
 constexpr int64_t kMostCode = 1024;  // products of a thread in one piece of code
 constexpr int64_t kStepsOfPart = 8;  // terms side by side that one thread sums
-
-struct Tile : ThreadTile {
-  int64_t steps = 1;
-  int64_t buffers = 1;
-  int64_t parts = 1;  // in which the threads of a block divide the reduction's terms
-  bool shares = true;
-};
 
 // The axis of rows: one that an operand depends on which does not depend on the columns, else the one before.
 AxisId RowAxis(const Stage& stage, const std::vector<AccessPattern>& accesses, AxisId x) {
@@ -56,7 +54,8 @@ AxisId RowAxis(const Stage& stage, const std::vector<AccessPattern>& accesses, A
 class TiledReduction {
  public:
   // `sum`: the stage that reads the operands; `whole`: which adds its parts, where there are several, else the same.
-  TiledReduction(SchedulePlanner& planner, std::string sum, std::string whole, std::string out, const Tile& tile)
+  TiledReduction(SchedulePlanner& planner, std::string sum, std::string whole, std::string out,
+                 const ReductionTile& tile)
       : planner_(planner), sum_(std::move(sum)), whole_(std::move(whole)), out_(std::move(out)), tile_(tile) {}
 
   void Emit() {
@@ -70,11 +69,22 @@ class TiledReduction {
       planner_.ComputeAt(sum_, out_, of_block);
     }
     const std::string at = tile_.parts > 1 ? ScheduleParts() : ScheduleSum();
-    for (const auto& [copy, lanes] : copies_)
-      CopyByAllThreads(planner_, copy, sum_, at, lanes, {tile_.threads_x, tile_.threads_y, tile_.parts}, tile_.buffers);
+    const ThreadsOfBlock threads{tile_.threads_x, tile_.threads_y, tile_.parts};
+    for (const Copy& copy : copies_) {
+      if (copy.turned_along.empty())
+        CopyByAllThreads(planner_, copy.stage, sum_, at, copy.lanes, threads, tile_.buffers);
+      else
+        CopyInRuns(planner_, copy.stage, sum_, at, copy.turned_along, RunOfTurned(tile_), threads, tile_.buffers);
+    }
   }
 
  private:
+  struct Copy {
+    std::string stage;
+    int64_t lanes = 1;              // that a thread copies at once
+    std::string turned_along = "";  // the axis that rows are of, which lies side by side where they come from
+  };
+
   bool IsTiled(AxisId axis) const { return axis == tile_.x || axis == tile_.y; }
 
   // A thread's tile, of the parts that threads along z have.
@@ -151,48 +161,30 @@ class TiledReduction {
   // What the sum reads, as stages that blocks compute: an element-wise stage that nobody else reads, or a copy.
   void MakeCopies() {
     const Stage sum = planner_.StageNamed(sum_);
-    std::map<std::string, int64_t> lanes;
-    std::vector<std::string> tensors;
-    for (const AccessPattern& access : planner_.AccessesOf(sum)) {
+    const AxisId steps(sum.axes.size() + (tile_.parts > 1 ? 1 : 0));
+    std::set<TensorId> copied;
+    const std::vector<AccessPattern> accesses = planner_.AccessesOf(sum);
+    for (const AccessPattern& access : accesses) {
+      if (!access.affine || !copied.insert(access.tensor).second) continue;
+      const TileOperand operand{access, steps};
       const std::string name = planner_.kernel().tensors[access.tensor].name;
-      if (!access.affine || std::find(tensors.begin(), tensors.end(), name) != tensors.end()) continue;
-      tensors.push_back(name);
-      lanes[name] = SideBySide(access);
+      Copy made;
+      made.lanes = CopiedAtOnce(planner_, sum, operand, tile_);
+      const std::optional<std::string> copy =
+          HoldInBlock(planner_, name, sum_, [&](const std::vector<std::string>& axes) {
+            made.turned_along = TurnedAlong(planner_, operand, tile_, axes);
+            return CopyLayout(planner_, operand, tile_, axes);
+          });
+      if (!copy) continue;
+      made.stage = *copy;
+      copies_.push_back(made);
     }
-    for (const std::string& name : tensors)
-      if (const std::optional<std::string> copy = HoldInBlock(
-              planner_, name, sum_, [](const std::vector<std::string>&) { return std::vector<LayoutDim>(); }))
-        copies_.emplace_back(*copy, lanes[name]);
-  }
-
-  // Elements that a thread copies at once: as many as are moved at once, where rows of the tensor and of the tile begin
-  // at multiples of them.
-  int64_t SideBySide(const AccessPattern& access) const {
-    const Tensor& tensor = planner_.kernel().tensors[access.tensor];
-    const int64_t lanes = kCopyBytes / ByteSize(tensor.dtype);
-    size_t last = tensor.shape.size();
-    while (last-- > 0 && UpperExtent(planner_.kernel(), tensor.shape[last]) == 1) {}
-    if (last >= tensor.shape.size() || UpperExtent(planner_.kernel(), tensor.shape[last]) % lanes != 0) return 1;
-    const Stage& sum = planner_.StageNamed(sum_);
-    if (IsMadeForOneReader(planner_, tensor.name)) return 1;
-    // Runs of a reduction in parts lie side by side.
-    if (tile_.parts > 1 && access.strides[AxisId(sum.axes.size() + 1)] == 1)
-      return tile_.parts * tile_.steps % lanes == 0 ? lanes : 1;
-    for (AxisId axis : sum.axis_ids()) {
-      if (access.dimension[axis] != last) continue;
-      const int64_t tile = axis == tile_.x                     ? tile_.width()
-                           : axis == tile_.y                   ? tile_.height()
-                           : axis == *sum.reduce_ids().begin() ? tile_.steps
-                                                               : 1;
-      return tile % lanes == 0 ? lanes : 1;
-    }
-    return 1;
   }
 
   SchedulePlanner& planner_;
   const std::string sum_, whole_, out_;
-  const Tile tile_;
-  std::vector<std::pair<std::string, int64_t>> copies_;  // elements that a thread copies at once
+  const ReductionTile tile_;
+  std::vector<Copy> copies_;
 };
 
 // What another stage over the same axes calls the axis of that name.
@@ -269,7 +261,7 @@ constexpr Shape kShapesAhead[] = {
 constexpr Shape kShapesElse[] = {{4, 16, 4, 8}};  // threads wait for their copies: more of them, with smaller tiles
 constexpr int64_t kStepsOfLoops = 2;
 
-Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
+Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const ReductionTile& tile) {
   const int64_t width = planner.Extent(stage, tile.x), height = tile.y ? planner.Extent(stage, tile.y) : 1;
   const int64_t others = Outputs(planner, stage) / width / height;
   const std::span<const Shape> shapes =
@@ -290,27 +282,10 @@ Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const T
   return preferred;
 }
 
-// Bytes of a trip's copies, or more: windows overlap.
-int64_t BytesOfCopies(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
-  int64_t bytes = 0;
-  for (const AccessPattern& access : planner.AccessesOf(stage)) {
-    int64_t elements = ByteSize(planner.kernel().tensors[access.tensor].dtype);
-    for (AxisId axis : stage.axis_ids()) {
-      if (!access.uses[axis]) continue;
-      elements *= axis == tile.x                        ? tile.width()
-                  : axis == tile.y                      ? tile.height()
-                  : axis == *stage.reduce_ids().begin() ? tile.steps * tile.parts
-                  : stage.Reduces(axis)                 ? planner.Extent(stage, axis)
-                                                        : 1;
-    }
-    bytes += elements;
-  }
-  return std::max<int64_t>(bytes, 1);
-}
-
 // Buffers of the copies, where there are trips enough and the block has room.
-int64_t ChooseBuffers(SchedulePlanner& planner, const std::string& name, const Stage& stage, const Tile& tile) {
-  const int64_t trips = CeilDiv(planner.Extent(stage.reduce_axes[0]), tile.steps * tile.parts);
+int64_t ChooseBuffers(SchedulePlanner& planner, const std::string& name, const Stage& stage,
+                      const ReductionTile& tile) {
+  const int64_t trips = CeilDiv(planner.Extent(stage.reduce_axes[0]), tile.length());
   if (trips < 2) return 1;
   const int64_t sums = tile.parts > 1 ? tile.parts * tile.width() * tile.height() *
                                             ByteSize(planner.kernel().tensors[stage.output].dtype)
@@ -322,7 +297,7 @@ int64_t ChooseBuffers(SchedulePlanner& planner, const std::string& name, const S
 }
 
 // Where blocks are too few to keep the device busy, their threads divide the sums.
-int64_t ChooseParts(SchedulePlanner& planner, const std::string& name, const Stage& stage, const Tile& tile) {
+int64_t ChooseParts(SchedulePlanner& planner, const std::string& name, const Stage& stage, const ReductionTile& tile) {
   constexpr int64_t kEnoughThreads = 180;  // of a unit, to hide what they wait for
   const int64_t depth = planner.Extent(stage.reduce_axes[0]);
   if (Terms(planner, stage) != depth) return 1;
@@ -361,7 +336,7 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   });
   if (!reuses || accesses.size() < 2)
     return planner.Refuse("tiles", name, "no operand is read again for other outputs");
-  Tile tile;
+  ReductionTile tile;
   tile.x = stage.last_axis();
   tile.y = RowAxis(stage, accesses, tile.x);
   const bool as_loops = planner.machine().threads_are_loops;
@@ -395,7 +370,14 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
     steps = std::clamp<int64_t>(kMostCode / (tile.columns * tile.rows), 8, 32);
   tile.steps = planner.Choose(name, kSteps, {1, 2, 4, 8, 16, 32}, std::min<int64_t>(steps, BitCeil(depth)));
   tile.shares = planner.ChooseIf(name, kShare, Terms(planner, stage) >= 4 && !planner.machine().is_processor);
-  if (tile.shares) tile.parts = ChooseParts(planner, name, stage, tile);
+  if (tile.shares) {
+    const AxisId steps = *stage.reduce_ids().begin();
+    const bool is_crosswise = std::ranges::any_of(
+        accesses, [&](const AccessPattern& access) { return LiesCrosswise(planner, {access, steps}, tile.x); });
+    if (is_crosswise) tile.is_turned = planner.ChooseIf(name, kTurned, !planner.machine().is_processor);
+    tile.has_room = planner.Choose(name, kRoom, {0, 1}, planner.machine().is_processor ? 0 : 1) != 0;
+    tile.parts = ChooseParts(planner, name, stage, tile);
+  }
   if (tile.parts > 1) tile.steps = kStepsOfPart;
   if (tile.shares) tile.buffers = ChooseBuffers(planner, name, stage, tile);
 

@@ -90,7 +90,11 @@ struct Insight::Trials {
   };
   std::vector<One> timed;
   std::unordered_map<uint64_t, std::vector<double>> times;  // by program
-  std::map<uint8_t, uint64_t> verdicts;
+  struct Same {
+    uint64_t count = 0;
+    std::string why;  // of the latest that says so
+  };
+  std::map<uint8_t, Same> verdicts;
   std::vector<HistoryPoint> history;
   uint64_t count = 0;
   double best_us = 0;
@@ -104,7 +108,9 @@ Result<Insight::Trials> Insight::ReadTrials(const Record& record) const {
       if (Result<Candidate> standard = space->Default()) by_default = standard->program;
   HONE_TRY(cache_.ForEachTrial(record.key, [&](const TrialRecord& trial) {
     ++trials.count;
-    ++trials.verdicts[trial.verdict];
+    Trials::Same& same = trials.verdicts[trial.verdict];
+    ++same.count;
+    if (!trial.why.empty()) same.why = trial.why;
     const double time_us = Us(trial.time);
     if (trial.verdict != static_cast<uint8_t>(Verdict::kTimed) || time_us <= 0) return true;
     // A fit of a neighbour's steps has no choices either, and is not the default.
@@ -127,9 +133,13 @@ Result<ExplainReply> Insight::Explain(const Record& record) {
   const Trials trials = HONE_TRY(ReadTrials(record));
   reply.trials = trials.count;
   reply.history = trials.history;
-  for (const auto& [verdict, count] : trials.verdicts) {
-    std::string_view name = VerdictName(static_cast<Verdict>(verdict));
-    reply.verdicts.push_back({name.empty() ? "of a newer hone" : std::string(name), static_cast<double>(count)});
+  for (const auto& [verdict, same] : trials.verdicts) {
+    std::string_view known = VerdictName(static_cast<Verdict>(verdict));
+    const std::string name = known.empty() ? "of a newer hone" : std::string(known);
+    reply.verdicts.push_back({name, static_cast<double>(same.count)});
+    if (!same.why.empty())
+      reply.reasons.push_back(
+          {name, fmt::format("{} of {} trials; the latest: {}", same.count, trials.count, same.why)});
   }
   std::vector<double> of_default;
   for (const Trials::One& trial : trials.timed)

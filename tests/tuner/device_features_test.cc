@@ -110,8 +110,9 @@ struct Compared {
   double global_apart = 0, shared_apart = 0;  // sums
 };
 
-// Schedules by the rules, that by default among them: sectors and passes of an access by strides alone, beside what
-// they are when the first block runs. Of one launch, since the means are over all of them.
+// Schedules by the rules, that by default among them: sectors of an access, and how many times the least passes over
+// banks there are, by strides alone, beside what it is when the first block runs. Of one launch, since the means are
+// over all of them.
 Compared Compare(const std::vector<std::string>& kernels) {
   constexpr int kSchedules = 3;
   Compared result;
@@ -133,7 +134,7 @@ Compared Compare(const std::vector<std::string>& kernels) {
       ++result.global;
       EXPECT_EQ(l.shared_accesses > 0, seen.shared_accesses > 0) << text << "\n" << PrintSchedule(plan->schedule);
       if (seen.shared_accesses == 0 || l.shared_accesses == 0) continue;
-      result.shared_apart += Apart(l.shared_passes, l.shared_accesses, seen.shared_passes, seen.shared_accesses);
+      result.shared_apart += Apart(l.shared_passes, l.least_passes, seen.shared_passes, seen.least_passes);
       ++result.shared;
     }
   }

@@ -228,7 +228,7 @@ class Schedules {
   std::optional<Schedule> Next(Rng& rng) {
     for (int again = 0; again < kStale; ++again) {
       const Chooser any = [&](const Choice& choice) {
-        if (choice.is_flag && rng.Chance(0.9)) return int64_t{1};  // copies in block storage: what is to be tried
+        if (choice.is_flag && rng.Chance(0.95)) return int64_t{1};  // copies in block storage: what is to be tried
         return choice.options[static_cast<size_t>(rng.Below(choice.options.size()))];
       };
       if (std::optional<Schedule> fresh = Fresh(any)) return fresh;

@@ -154,6 +154,16 @@ TEST(LoopRules, TilesAreOfWholeVectors) {
   EXPECT_EQ(Decided(PlanOf("matmul(M=3,N=50,K=64,tb=1)"), "panels"), -1);  // a matrix times few vectors
 }
 
+// So is what blocks would have to read anew, each the same, because its rows are more than the cache keeps: those of
+// 4096 bytes lie in a thirty-second of it.
+TEST(LoopRules, WhatTheCacheDoesNotKeepIsCopiedInPanels) {
+  EXPECT_EQ(Decided(PlanOf("matmul(M=256,N=1024,K=512)"), "panels"), 1);
+  EXPECT_EQ(Decided(PlanOf("matmul(M=256,N=1024,K=128)"), "panels"), 0);
+  EXPECT_EQ(Decided(PlanOf("matmul(M=256,N=992,K=512)"), "panels"), 0);
+  EXPECT_EQ(Decided(PlanOf("matmul(M=256,N=992,K=9000)"), "panels"), 1);
+  EXPECT_EQ(Decided(PlanOf("matmul(M=8,N=1024,K=512)"), "panels"), 0);  // read once
+}
+
 // Rows of an image that are too short for vectors are one axis: of columns in panels, or of the image as a matrix.
 TEST(LoopRules, ShortRowsOfImagesAreOneAxis) {
   const std::string windows = "conv2d(C=64,H=7,W=7,O=128,R=3,S=3,pad=1,const=1)+bias+relu";

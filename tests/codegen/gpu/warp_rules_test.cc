@@ -75,20 +75,21 @@ TEST(WarpRules, LargeWindowsFit) {
   }
 }
 
-// Passes over the banks for an access; a load of four matrices takes four.
+// How many times the passes over banks that there had to be: reads of fragments conflict nowhere, but copies into rows
+// that are not as long as a row of banks do, and bytes whose order changes on their way.
 TEST(WarpRules, BanksAreDifferent) {
-  const std::pair<const char*, double> most[] = {{"matmul(M=64,N=64,K=128,dtype=u8)", 3},
-                                                 {"dense(M=64,N=64,K=128,dtype=u8)", 2.5},
-                                                 {"matmul(M=64,N=64,K=128,accuracy=fast)", 2},
-                                                 {"matmul(M=64,N=64,K=128,dtype=f16)", 3}};
-  for (const auto& [text, passes] : most) {
+  const std::pair<const char*, double> most[] = {{"matmul(M=64,N=64,K=128,dtype=u8)", 1.8},
+                                                 {"dense(M=64,N=64,K=128,dtype=u8)", 1.4},
+                                                 {"matmul(M=64,N=64,K=128,accuracy=fast)", 1.15},
+                                                 {"matmul(M=64,N=64,K=128,dtype=f16)", 1.15}};
+  for (const auto& [text, times] : most) {
     const Kernel kernel = Specialize(ParseKernel(text).value());
     const straight::Program program =
         StraightOf(text, DefaultSchedule(kernel, Cuda()).value(), WithInstructions()).value();
     const GpuOutcome outcome = RunStraight(text, program, {.count = true});
     ASSERT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
-    EXPECT_LE(static_cast<double>(outcome.report.shared_passes) / static_cast<double>(outcome.report.shared_accesses),
-              passes)
+    EXPECT_LE(static_cast<double>(outcome.report.shared_passes),
+              times * static_cast<double>(outcome.report.least_passes))
         << text;
   }
 }

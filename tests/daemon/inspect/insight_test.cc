@@ -63,8 +63,9 @@ class InsightTest : public ::testing::Test {
     record_.schedule = WithChoices(Make(choices).schedule, choices);
     record_.origin = Origin::kTuned;
   }
-  void Try(const std::string& choices, double us, Verdict verdict = Verdict::kTimed) {
+  void Try(const std::string& choices, double us, Verdict verdict = Verdict::kTimed, const std::string& why = "") {
     TrialRecord trial;
+    trial.why = why;
     trial.choices = choices;
     trial.program = Make(choices).program;
     trial.verdict = static_cast<uint8_t>(verdict);
@@ -127,6 +128,16 @@ TEST_F(InsightTest, AFitOfStepsIsNotTakenForTheDefault) {
   ExplainReply reply = Explain();
   EXPECT_EQ(reply.default_us, 100);
   EXPECT_EQ(reply.trials, 3u);
+}
+
+TEST_F(InsightTest, OfTrialsThatFailedTheLatestReasonIsTold) {
+  Try("", 100);
+  Try("tile.direct=0", 0, Verdict::kNotBuilt, "log of the first");
+  Try("y.rows=3", 0, Verdict::kNotBuilt, "error: out of registers");
+  const ExplainReply reply = Explain();
+  const auto told = std::ranges::find(reply.reasons, "not built", &Fact::name);
+  ASSERT_NE(told, reply.reasons.end());
+  EXPECT_EQ(told->value, "2 of 3 trials; the latest: error: out of registers");
 }
 
 TEST_F(InsightTest, HistoryIsTheBestSoFarOverAllTrials) {
