@@ -121,17 +121,22 @@ class OpenClContext : public BorrowedContext {
  private:
   Result<std::unique_ptr<OpenClKernel>> Make(const DeviceArtifact& artifact, Operands operands,
                                              OpenClKernel::Guards guards) {
-    return OpenClKernel::Make({cl_, context_.get(), queue_.get()}, HONE_TRY(ProgramOf(artifact)), artifact, operands,
+    return OpenClKernel::Make({cl_, context_.get(), queue_.get()}, HONE_TRY(ProgramsOf(artifact)), artifact, operands,
                               guards);
   }
 
   // The same code at other places is compiled once, for as long as it is loaded.
-  Result<OpenClKernel::Program> ProgramOf(const DeviceArtifact& artifact) {
-    if (artifact.language != "opencl" || artifact.sources.size() != 1)
+  Result<std::vector<OpenClKernel::Program>> ProgramsOf(const DeviceArtifact& artifact) {
+    if (artifact.language != "opencl")
       return Error{ErrorKind::kUnsupported, "an artifact in " + artifact.language + " for OpenCL", "artifact"};
-    const std::string& source = artifact.sources[0];
-    if (OpenClKernel::Program program = programs_.Find(source)) return program;
-    return programs_.Add(source, std::make_shared<const OpenClOwned<cl_program>>(HONE_TRY(Build(source))));
+    std::vector<OpenClKernel::Program> programs;
+    for (const std::string& source : artifact.sources) {
+      OpenClKernel::Program program = programs_.Find(source);
+      if (program == nullptr)
+        program = programs_.Add(source, std::make_shared<const OpenClOwned<cl_program>>(HONE_TRY(Build(source))));
+      programs.push_back(std::move(program));
+    }
+    return programs;
   }
 
   Result<OpenClOwned<cl_program>> Build(const std::string& source) {

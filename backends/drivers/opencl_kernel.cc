@@ -50,17 +50,18 @@ bool IsOutOfOrder(const OpenCl& cl, cl_command_queue queue) {
 
 }  // namespace
 
-Result<std::unique_ptr<OpenClKernel>> OpenClKernel::Make(const Home& home, Program program,
+Result<std::unique_ptr<OpenClKernel>> OpenClKernel::Make(const Home& home, std::vector<Program> programs,
                                                          const DeviceArtifact& artifact, Operands operands,
                                                          Guards guards) {
-  auto plan = std::make_shared<const Plan>(Plan{artifact.buffers, artifact.launches, operands, guards});
-  std::unique_ptr<OpenClKernel> kernel(new OpenClKernel(home, std::move(program), std::move(plan)));
+  auto plan =
+      std::make_shared<const Plan>(Plan{std::move(programs), artifact.buffers, artifact.launches, operands, guards});
+  std::unique_ptr<OpenClKernel> kernel(new OpenClKernel(home, std::move(plan)));
   HONE_TRY(kernel->Fill(nullptr));
   return kernel;
 }
 
 Result<std::unique_ptr<BorrowedKernel>> OpenClKernel::Another() {
-  std::unique_ptr<OpenClKernel> kernel(new OpenClKernel(home_, program_, plan_));
+  std::unique_ptr<OpenClKernel> kernel(new OpenClKernel(home_, plan_));
   HONE_TRY(kernel->Fill(this));
   return std::unique_ptr<BorrowedKernel>(std::move(kernel));
 }
@@ -114,7 +115,8 @@ Result<OpenClKernel::Memory> OpenClKernel::Allocate(size_t bytes) const {
 Result<OpenClKernel::Entry> OpenClKernel::MakeEntry(const DeviceLaunch& launch) const {
   cl_int code = CL_SUCCESS;
   Entry entry;
-  entry.kernel = {cl_.clCreateKernel(program_->get(), launch.entry.c_str(), &code), cl_.clReleaseKernel};
+  const Program& program = plan_->programs[static_cast<size_t>(launch.source)];
+  entry.kernel = {cl_.clCreateKernel(program->get(), launch.entry.c_str(), &code), cl_.clReleaseKernel};
   if (code != CL_SUCCESS) return OpenClFailed("finding " + launch.entry, code);
   entry.buffers = launch.buffers;
   for (const int32_t buffer : launch.buffers)

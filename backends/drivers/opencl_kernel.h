@@ -31,8 +31,9 @@ class OpenClKernel : public BorrowedKernel {
   enum class Guards : uint8_t { kBothSides, kNone };  // of memory of the kernel's own
   using Program = std::shared_ptr<const OpenClOwned<cl_program>>;
 
-  static Result<std::unique_ptr<OpenClKernel>> Make(const Home& home, Program program, const DeviceArtifact& artifact,
-                                                    Operands operands, Guards guards);
+  // `programs`: of the artifact's sources.
+  static Result<std::unique_ptr<OpenClKernel>> Make(const Home& home, std::vector<Program> programs,
+                                                    const DeviceArtifact& artifact, Operands operands, Guards guards);
 
   Result<void> Place(size_t buffer, const DeviceMemory& memory, size_t offset) override;
   Result<void> Enqueue() override;
@@ -60,14 +61,15 @@ class OpenClKernel : public BorrowedKernel {
   };
   // What all of one code have in common.
   struct Plan {
+    std::vector<Program> programs;
     std::vector<DeviceBuffer> buffers;
     std::vector<DeviceLaunch> launches;
     Operands operands = Operands::kOwned;
     Guards guards = Guards::kBothSides;
   };
 
-  OpenClKernel(const Home& home, Program program, std::shared_ptr<const Plan> plan)
-      : cl_(home.cl), home_(home), program_(std::move(program)), plan_(std::move(plan)) {}
+  OpenClKernel(const Home& home, std::shared_ptr<const Plan> plan)
+      : cl_(home.cl), home_(home), plan_(std::move(plan)) {}
   // `packed`: has the constants; nullptr: to be packed.
   Result<void> Fill(const OpenClKernel* packed);
   Result<Memory> Allocate(size_t bytes) const;
@@ -78,7 +80,6 @@ class OpenClKernel : public BorrowedKernel {
 
   const OpenCl& cl_;
   const Home home_;
-  const Program program_;
   const std::shared_ptr<const Plan> plan_;
   std::vector<std::shared_ptr<Memory>> memory_;
   std::vector<Entry> pack_, entries_;

@@ -75,7 +75,10 @@ struct Dialect {
   std::string_view load_vector, store_vector;  // the stored value is {4}
   std::string_view element;                    // of global memory: buffer, index
   bool shared_vectors = true;
-  // GLSL: every launch is a text of its own, its parameters a block of constants, of references that need declarations.
+  // Each launch is a text of its own: GLSL's shaders, and OpenCL's, where drivers keep what they have compiled, and
+  // many schedules of a kernel share a launch.
+  bool is_text_per_launch = false;
+  // GLSL: a launch's parameters are a block of constants, of references that need declarations.
   bool is_shader = false;
 
   std::span<const DialectType> types;

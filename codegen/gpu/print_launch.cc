@@ -363,7 +363,7 @@ class SourcePrinter {
     std::string body;
     for (size_t i = 0; i < count; ++i) {
       body += (body.empty() ? "" : "\n") + PrintLaunch(i);
-      if (dialect_.is_shader || i + 1 == count) sources.push_back(Head() + std::exchange(body, ""));
+      if (dialect_.is_text_per_launch || i + 1 == count) sources.push_back(Head() + std::exchange(body, ""));
     }
     return sources;
   }
@@ -466,10 +466,8 @@ std::string SourcePrinter::Head() {
     references_.clear();
   }
   text += helpers + functions;
-  if (dialect_.is_shader) {
-    helpers_.clear();
-    functions_.clear();
-  }
+  helpers_.clear();
+  functions_.clear();
   return text;
 }
 

@@ -62,7 +62,7 @@ class OpenClOutOfMemory : public ::testing::Test {
     replace(cl);
     const OpenClKernel::Home home{cl, context_.get(), queue_.get()};
     const std::unique_ptr<OpenClKernel> kernel =
-        HONE_TRY(OpenClKernel::Make(home, program_, artifact_, Operands::kOwned, OpenClKernel::Guards::kNone));
+        HONE_TRY(OpenClKernel::Make(home, {program_}, artifact_, Operands::kOwned, OpenClKernel::Guards::kNone));
     HONE_TRY(kernel->Write(0, std::vector<std::byte>(static_cast<size_t>(artifact_.buffers[0].bytes))));
     return kernel->Call(1);
   }

@@ -13,6 +13,7 @@
 #include <regex>
 #include <sstream>
 
+#include "codegen/machine_model.h"
 #include "codegen/rules/default_schedule.h"
 #include "tests/support/gpu_run.h"
 #include "tests/support/gpu_schedules.h"
@@ -107,10 +108,12 @@ TEST(PrintSources, ValuesThatNobodyReadsAreNotWritten) {
   for (const std::string& text : GpuSamples()) {
     const Kernel kernel = Specialize(ParseKernel(text).value());
     const straight::Program program = StraightOf(text, DefaultSchedule(kernel, SomeGpu()).value()).value();
-    for (const Dialect& dialect : Dialects())
-      for (const std::string& source : PrintSources(program, dialect)) {
+    for (const Dialect& dialect : Dialects()) {
+      const std::vector<std::string> sources = PrintSources(program, dialect);
+      for (size_t i = 0; i < sources.size(); ++i) {
+        const std::string& source = sources[i];
         // Of each launch by itself: names are.
-        for (size_t at = source.find("hone_0_"), end = 0; at < source.size(); at = end) {
+        for (size_t at = source.find(fmt::format("hone_{}_", i)), end = 0; at < source.size(); at = end) {
           end = std::min(source.find("\n}\n", at), source.size() - 1) + 1;
           const std::string launch = source.substr(at, end - at);
           std::map<std::string, int> seen;
@@ -119,22 +122,47 @@ TEST(PrintSources, ValuesThatNobodyReadsAreNotWritten) {
             EXPECT_GE(seen[(*it)[1].str()], 2) << it->str() << " of " << text << " in " << dialect.name;
         }
       }
+    }
   }
   EXPECT_GT(values, 1000u);
 }
 
-// A shader is one launch.
-TEST(PrintSources, AShaderForEachLaunch) {
+// A shader is one launch, and so is a text of OpenCL's.
+TEST(PrintSources, ATextForEachLaunch) {
   const std::string text =
       "kernel two(x: f32[N]) -> y: f32[N], z: f32[N] where N=64 { y[n] = tanh(x[n]) z[n] = max(y[63 - n], x[n]) }";
   const straight::Program program =
       StraightOf(text, ParseSchedule("bind y.n thread.x\nbind z.n thread.x\n").value()).value();
-  EXPECT_EQ(PrintSources(program, *FindDialect("opencl")).size(), 1u);
+  EXPECT_EQ(PrintSources(program, *FindDialect("cuda")).size(), 1u);
+  const std::vector<std::string> kernels = PrintSources(program, *FindDialect("opencl"));
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_NE(kernels[0].find("hone_tanh_f32(float x)"), std::string::npos) << kernels[0];
+  EXPECT_EQ(kernels[1].find("hone_tanh_f32"), std::string::npos) << kernels[1];
   const std::vector<std::string> shaders = PrintSources(program, *FindDialect("glsl"));
   ASSERT_EQ(shaders.size(), 2u);
   EXPECT_NE(shaders[0].find("hone_tanh_f32(float x)"), std::string::npos) << shaders[0];
   EXPECT_EQ(shaders[1].find("hone_tanh_f32"), std::string::npos) << shaders[1];
   EXPECT_NE(shaders[1].find("hone_max_f32(float a"), std::string::npos) << shaders[1];
+}
+
+// A launch that two schedules have in common has one text, which a driver that keeps what it has compiled knows.
+TEST(PrintSources, ALaunchOfTwoSchedulesHasOneText) {
+  const std::string text = "conv2d(C=64,H=7,W=7,O=128,R=3,S=3,pad=1,const=1)";
+  const Target target = ParseTarget("opencl block_bytes=1048576 block_threads=4096 type=cpu units=2 lanes=16").value();
+  const auto sources = [&](int64_t rows) {
+    const Chooser chooser = [&](const Choice& choice) {
+      return choice.site.ends_with(".rows") ? rows : choice.preferred;
+    };
+    const Schedule schedule = PlanSchedule(Specialize(ParseKernel(text).value()), target, chooser).value().schedule;
+    return PrintSources(StraightOf(text, schedule, straight::LimitsOf(ModelMachine(target))).value(),
+                        *FindDialect("opencl"));
+  };
+  const std::vector<std::string> some = sources(4), others = sources(8);
+  ASSERT_EQ(some.size(), others.size());
+  size_t same = 0;
+  for (size_t i = 0; i < some.size(); ++i) same += some[i] == others[i];
+  EXPECT_EQ(same, some.size() - 1);  // all but the product
+  EXPECT_GE(same, 1u);               // the columns
 }
 
 }  // namespace
