@@ -26,6 +26,9 @@ std::chrono::milliseconds RunLimit(double best_us) {
                       : std::chrono::milliseconds(static_cast<int64_t>(std::clamp(best_us / 1000 * 20, 50.0, 5'000.0)));
 }
 
+// Of a rehearsal: what takes longer is checked by itself, unless something better is known by then.
+constexpr std::chrono::milliseconds kLongestRehearsal{1'000};
+
 CheckOptions Checking(const MeasureOptions& options) {
   CheckOptions check;
   check.workers = options.workers;
@@ -112,13 +115,15 @@ Result<std::vector<Trial>> MeasureBatch(Evaluator& evaluator, std::vector<Candid
     trials[i].build_us = watch.Microseconds();
   });
   Stopwatch watch;
+  CheckOptions rehearsal = Checking(options);
+  rehearsal.run_limit = std::min(rehearsal.run_limit, kLongestRehearsal);
   std::vector<const SealedMemfd*> files;
   std::vector<size_t> places;
   for (size_t i = 0; i < count; ++i)
     if (built[i] && *built[i]) files.push_back(&(*built[i])->object), places.push_back(i);
   std::vector<std::optional<Error>> failures(count);
   if (!stop.stop_requested() && files.size() > 1) {
-    std::vector<std::optional<Error>> told = evaluator.Rehearse(files, Checking(options));
+    std::vector<std::optional<Error>> told = evaluator.Rehearse(files, rehearsal);
     for (size_t i = 0; i < places.size(); ++i) failures[places[i]] = std::move(told[i]);
     for (size_t place : places) trials[place].check_us = watch.Microseconds() / static_cast<double>(files.size());
   }
@@ -127,6 +132,9 @@ Result<std::vector<Trial>> MeasureBatch(Evaluator& evaluator, std::vector<Candid
     Trial& trial = trials[done];
     trial.candidate = std::move(candidates[done]);
     Result<BuiltArtifact>& code = *built[done];
+    // A lost candidate, though it might be right: its process would have to be killed a second time.
+    const bool has_lost = options.best_us > 0 && RunLimit(options.best_us) <= rehearsal.run_limit;
+    if (failures[done] && failures[done]->kind == ErrorKind::kTimeout && !has_lost) failures[done].reset();
     if (failures[done]) {
       trial.verdict = VerdictOf(*failures[done]);
       trial.why = failures[done]->Text();

@@ -31,7 +31,7 @@ class Evaluator {
   virtual Result<BuiltArtifact> Build(const std::string& schedule) = 0;
   // Has a device whose driver compiles what it runs do that, side by side, and run each once, so that what is checked
   // and timed after that, one by one, is compiled. Why each has failed there, as a report's failure; nullopt: to be
-  // checked, which decides. Elsewhere nothing is done.
+  // checked, which decides; kTimeout: others ran beside it. Elsewhere nothing is done.
   virtual std::vector<std::optional<Error>> Rehearse(std::span<const SealedMemfd* const> artifacts,
                                                      const CheckOptions&) {
     return std::vector<std::optional<Error>>(artifacts.size());

@@ -139,7 +139,8 @@ class RunnerPool {
 
   // Has up to kMostRehearsed artifacts compiled by the device's driver and run once, `at_once` side by side in
   // processes of their own, so that Check and Time find them compiled. Why each must not be used, as a report's
-  // failure; nullopt: that is for Check to say. Errors as Check's. REQUIRES: rehearses().
+  // failure; nullopt: that is for Check to say, and so it may be of kTimeout, since others ran beside it. Errors as
+  // Check's. REQUIRES: rehearses().
   Result<std::vector<std::optional<Error>>> Rehearse(Prepared& prepared, std::span<const SealedMemfd* const> artifacts,
                                                      const CheckOptions& options, int at_once, MonotonicTime deadline);
   bool rehearses() const;

@@ -305,8 +305,7 @@ Result<std::vector<std::optional<Error>>> RehearseCandidates(Workload& workload,
   workload.BeforeRun();
   const Rehearsals rehearsals = HONE_TRY(launcher.Rehearse(specs, admitted, arena.fd(), at_once));
   for (size_t i = 0; i < std::min(rehearsals.size(), places.size()); ++i) {
-    // Beside others one may take longer than it is given.
-    if (!rehearsals[i] || rehearsals[i]->outcome.timed_out) continue;
+    if (!rehearsals[i]) continue;
     const auto status = std::make_unique<CandidateStatus>();
     status->stage = rehearsals[i]->stage;
     std::snprintf(status->setup_error, sizeof status->setup_error, "%s", rehearsals[i]->error.c_str());

@@ -19,8 +19,8 @@ Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& l
                                    const CheckOptions& options);
 
 // Has the launcher rehearse artifacts, `at_once` side by side, fewer where they would take much of the free memory. Why
-// each must not be used; nullopt: that is for CheckCandidate to say. REQUIRES: as CheckCandidate; at most
-// kMostRehearsed.
+// each must not be used; nullopt: that is for CheckCandidate to say, and so it is of kTimeout where that much time is
+// too little: beside others one may take longer. REQUIRES: as CheckCandidate; at most kMostRehearsed.
 Result<std::vector<std::optional<Error>>> RehearseCandidates(Workload& workload, Arena& arena, Launcher& launcher,
                                                              std::vector<SealedMemfd> artifacts,
                                                              const CheckOptions& options, int at_once);

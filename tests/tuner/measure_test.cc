@@ -104,6 +104,23 @@ TEST(MeasureBatch, WhatFailsInItsRehearsalIsNotRun) {
   EXPECT_THAT(evaluator.timed, ::testing::Not(::testing::Contains(batch[1].schedule)));
 }
 
+// Beside others it may have taken longer: it is checked, unless it was given twenty times what the best takes.
+TEST(MeasureBatch, WhatTakesLongInItsRehearsalHasLostToABetterOne) {
+  const std::vector<Candidate> batch = SomeOf(OpenSpace(), 3);
+  for (const bool is_slow : {false, true}) {
+    ScriptedEvaluator evaluator;
+    evaluator.on_rehearse = [](int n) {
+      return n != 1 ? std::optional(Error{ErrorKind::kTimeout, "still running", ""}) : std::nullopt;
+    };
+    evaluator.time_of = [&](const std::string&) { return is_slow ? 100'000.0 : 200.0; };
+    Result<std::vector<Trial>> trials = MeasureBatch(evaluator, batch, {}, {});
+    ASSERT_TRUE(trials) << trials.error().Text();
+    EXPECT_EQ(trials->at(0).verdict, Verdict::kTimed);  // nothing was known yet
+    EXPECT_EQ(trials->at(1).verdict, Verdict::kTimed);
+    EXPECT_EQ(trials->at(2).verdict, is_slow ? Verdict::kTimed : Verdict::kTimedOut);
+  }
+}
+
 TEST(MeasureBatch, RehearsesWhatWasBuiltIfThatIsMoreThanOne) {
   const std::vector<Candidate> batch = SomeOf(OpenSpace(), 3);
   for (const int built : {1, 2}) {

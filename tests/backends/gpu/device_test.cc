@@ -265,8 +265,7 @@ TEST_P(GpuDevice, WhatFailsInARehearsalIsNamedAndHarmsNoOther) {
   if (GetParam() == kOpenClKind) {
     bad.push_back({"((volatile __global int*)8)[0] = 1;", kStrayAccess, kStrayAccess});
     bad.push_back({"int k = nonsense;", "nonsense", "nonsense"});
-    // What takes too long beside others may not alone.
-    bad.push_back({"for (int i = 0; i < 2; i = 0) y[0] = y[0] + 1.0f;", "", "still running"});
+    bad.push_back({"for (int i = 0; i < 2; i = 0) y[0] = y[0] + 1.0f;", "still running", "still running"});
   }
   std::vector<SealedMemfd> files;
   for (size_t i = 0; i < 3 * bad.size(); ++i)
@@ -277,7 +276,7 @@ TEST_P(GpuDevice, WhatFailsInARehearsalIsNamedAndHarmsNoOther) {
     const Result<CheckReport> report = evaluator->Check(files[i], {.run_limit = milliseconds(500)});
     ASSERT_TRUE(report) << report.error().Text();
     EXPECT_EQ(report->verified(), i % 3 != 1) << i;
-    EXPECT_EQ(failed[i].empty(), i % 3 != 1 || bad[i / 3].rehearsed.empty()) << failed[i];
+    EXPECT_EQ(failed[i].empty(), i % 3 != 1) << failed[i];
     if (report->verified()) continue;
     EXPECT_THAT(failed[i], HasSubstr(bad[i / 3].rehearsed));
     EXPECT_THAT(report->failure->Text(), HasSubstr(bad[i / 3].checked));
