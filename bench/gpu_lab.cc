@@ -161,7 +161,9 @@ Result<cl_program> OpenClDevice::Build(const std::string& source) {
 
 // Seconds of all launches together, the least of a few runs.
 Result<double> OpenClDevice::Run(const Kernel& kernel, const straight::Program& program, Operands& operands) {
-  cl_program built = HONE_TRY(Build(PrintSources(program, *FindDialect("opencl"))[0]));
+  std::vector<cl_program> built;  // of each launch
+  for (const std::string& source : PrintSources(program, *FindDialect("opencl")))
+    built.push_back(HONE_TRY(Build(source)));
   std::map<BufferId, cl_mem> buffers;
   cl_int code = CL_SUCCESS;
   for (size_t i = 0; i < program.buffers.size(); ++i) {
@@ -185,7 +187,7 @@ Result<double> OpenClDevice::Run(const Kernel& kernel, const straight::Program& 
     for (size_t i = repeat == 0 ? 0 : program.pack.size(); i < program.pack.size() + program.launches.size(); ++i) {
       const bool packs = i < program.pack.size();
       const straight::Launch& launch = packs ? program.pack[i] : program.launches[i - program.pack.size()];
-      cl_kernel entry = HONE_CL(clCreateKernel)(built, LaunchName(program, i).c_str(), &code);
+      cl_kernel entry = HONE_CL(clCreateKernel)(built[i], LaunchName(program, i).c_str(), &code);
       if (code != CL_SUCCESS) return Failed("finding " + LaunchName(program, i), code);
       cl_uint position = 0;
       for (BufferId id : launch.params)
@@ -220,7 +222,7 @@ Result<double> OpenClDevice::Run(const Kernel& kernel, const straight::Program& 
     }
   }
   for (const auto& [id, memory] : buffers) HONE_CL(clReleaseMemObject)(memory);
-  HONE_CL(clReleaseProgram)(built);
+  for (cl_program of_launch : built) HONE_CL(clReleaseProgram)(of_launch);
   return least;
 }
 
