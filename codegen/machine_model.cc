@@ -50,6 +50,8 @@ MachineModel ModelGpu(const DeviceTarget& target) {
     // x86's and Arm's, but for half of them where vectors have 256 bits. What spills is slow, not wrong.
     machine.vector_registers = machine.lanes == 8 ? 16 : 32;
   }
+  const auto device = target.facts.find("device");
+  machine.gathers_slowly = device != target.facts.end() && device->second.find("znver") != std::string::npos;
   machine.l1_bytes = machine.block_bytes;
   machine.l2_bytes = machine.l3_bytes = target.Number("l2").value_or(4 << 20);
   return machine;

@@ -89,6 +89,7 @@ struct MachineModel {
   // They are trips of a loop there, whose registers go to memory at each barrier; what one thread does side by side
   // becomes vectors.
   bool threads_are_loops = false;
+  bool gathers_slowly = false;  // such a processor loads lanes that lie apart by microcode: AMD's Zen
   int lanes = 1;  // of 32 bits, of the vectors that a thread computes with; 1: it computes one number at a time
   std::array<int64_t, 3> grid = {(int64_t{1} << 31) - 1, 65535, 65535};  // blocks of a launch, along each dimension
 

@@ -59,15 +59,15 @@ AxisId RowsOfWindows(const SchedulePlanner& planner, const Stage& stage, const A
 // loops or barriers of its own. Rows that are long enough are a thread's, which computes with vectors, unless they are
 // sums of an image and a filter alone: with one buffer more the compiler gives up, since it has to see that they do not
 // overlap. Windows that move by more than an element gather what they read, each term for itself: of long ones a
-// thread's columns, which share it, are better.
+// thread's columns, which share it, are better, and of all where gathers are slow.
 bool ThreadsAreLanes(const SchedulePlanner& planner, const Stage& stage, const AccessPattern& data, AxisId x) {
   if (!planner.machine().threads_are_loops || kRowsOfWindows * Terms(planner, stage) > kMostUnrolled) return false;
   const bool is_alone = stage.reduction == Reduction::kSum && planner.FinishingStage(planner.NameOf(stage)).empty();
-  if (planner.Extent(stage, x) >= kVectorsFrom && data.strides[x] <= 2 && !(is_alone && data.strides[x] == 1))
-    return false;
+  const int64_t stride = data.strides[x];
+  const bool takes_lanes = is_alone && (stride == 1 || !planner.machine().gathers_slowly);
+  if (planner.Extent(stage, x) >= kVectorsFrom && stride <= 2 && !takes_lanes) return false;
   for (AxisId axis : stage.reduce_ids())
-    if (data.strides[x] > 1 && data.strides[axis] == 1 && planner.Extent(stage, axis) > 2 * data.strides[x])
-      return false;
+    if (stride > 1 && data.strides[axis] == 1 && planner.Extent(stage, axis) > 2 * stride) return false;
   return true;
 }
 

@@ -121,7 +121,7 @@ TEST(LoopRules, ThreadsAreLanesOfShortWindows) {
 
 TEST(LoopRules, LongRowsOfWindowsAreVectors) {
   for (const std::string text : {"depthwise_conv2d(C=16,H=112,W=112,R=3,S=3,pad=1,const=1)+bias+relu6",
-                                 "depthwise_conv2d(C=32,H=112,W=112,R=3,S=3,stride=2,pad=1,const=1)",
+                                 "depthwise_conv2d(C=32,H=112,W=112,R=3,S=3,stride=2,pad=1,const=1)+bias",
                                  "maxpool2d(C=32,H=64,W=64,R=3,S=3,stride=2,pad=1)"}) {
     const Plan plan = PlanOf(text);
     EXPECT_GE(Decided(plan, "columns"), 8) << text;
@@ -131,6 +131,17 @@ TEST(LoopRules, LongRowsOfWindowsAreVectors) {
       if (value.what == straight::Do::kRegister) { EXPECT_GE(value.lanes, 8) << text; }
     }
   }
+}
+
+// Of a sum of an image and a filter alone, unless lanes that lie apart are loaded slowly.
+TEST(LoopRules, ThreadsGatherEverySecondElementWhereThatIsFast) {
+  const std::string text = "depthwise_conv2d(C=32,H=112,W=112,R=3,S=3,stride=2,pad=1,const=1)";
+  EXPECT_EQ(Decided(PlanOf(text), "columns"), 1);
+  EXPECT_EQ(Decided(PlanOf(text), "threads_x"), 64);
+  const Target zen = ParseTarget(PrintTarget(Processor()) + " device=pthread-znver4-AMD_EPYC").value();
+  const Plan plan = PlanSchedule(Specialize(ParseKernel(text).value()), zen, {}).value();
+  EXPECT_EQ(Decided(plan, "columns"), 8);
+  EXPECT_EQ(Decided(plan, "threads_x"), 1);
 }
 
 int64_t VectorRegisters(const std::string& text, int lanes) {
