@@ -160,7 +160,7 @@ class ClBlast:
         self.device = device
         self.library = ctypes.CDLL("libclblast.so.1")
         self.directory = os.path.join(lib.ROOT, "build/clblast-tuned", re.sub(r"\W+", "-", device.name))
-        self.take_up(self.tuned())
+        self.take_best()
 
     def tuned(self):
         os.makedirs(self.directory, exist_ok=True)
@@ -181,15 +181,26 @@ class ClBlast:
         for path in glob.glob(os.path.join(self.directory, "*.json")):
             with open(path, encoding="utf-8") as file:
                 found = json.load(file)
-            family = found["kernel_family"]
             # xgemm_1 … _12 are halves of one space: the kernel that keeps its operands in registers, and that which does not.
-            key = re.sub(r"_\d+$", "", family)
-            if key not in best or float(found["best_time"]) < float(best[key]["best_time"]):
-                best[key] = found
+            best.setdefault(re.sub(r"_\d+$", "", found["kernel_family"]), []).append(found)
+        for of_family in best.values():
+            of_family.sort(key=lambda found: float(found["best_time"]))
         return best
 
-    def take_up(self, best):
-        for family, found in best.items():
+    def take_best(self):
+        self.best = self.tuned()  # by family, the fastest first
+        self.take_up()
+
+    def take_next(self):
+        """What its tuner calls the fastest of xgemm may compute something else on PoCL: then the next one. False: there is none."""
+        del self.best["xgemm"][0]
+        if not self.best["xgemm"]:
+            return False
+        self.take_up()
+        return True
+
+    def take_up(self):
+        for family, (found, *_) in self.best.items():
             values = {name: int(value) for name, value in (word.split("=") for word in found["best_parameters"].split())
                       if name != "PRECISION"}
             names = (ctypes.c_char_p * len(values))(*(name.encode() for name in values))

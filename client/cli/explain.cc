@@ -24,7 +24,7 @@ Command ExplainCommand() {
       .summary = "why a kernel gets this code, how fast it is, and how the search came to it",
       .details =
           R"(Says where the code comes from; how near it is to what the machine can do (the roofs are measured here, when first
-asked for; every operation counts as one, an exponential as well as a sum); the best time over the trials of all searches; which of the schedule's decisions differ from the default
+asked for; every operation counts as one, an exponential as well as a sum); the best time over the trials of all searches, and why some failed; which of the schedule's decisions differ from the default
 and what each was worth; how large the space of schedules is, and which rules applied.
 Text is as wide as the terminal, or $COLUMNS, or 80 columns.
 

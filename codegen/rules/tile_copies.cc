@@ -125,17 +125,19 @@ int64_t CopiedAtOnce(const SchedulePlanner& planner, const Stage& sum, const Til
 }
 
 int64_t BytesOfCopies(const SchedulePlanner& planner, const Stage& sum, const ReductionTile& tile) {
-  int64_t columns = tile.width(), rows = tile.height(), bytes = 0;
-  if (tile.has_room && tile.columns * kBankBytes > kCopyBytes) columns += tile.width() / kCopiesOfRow;
-  if (tile.is_turned) columns += kBanks / RunOfTurned(tile);
-  if (tile.has_room && tile.threads_x < kCopiesOfRow) rows += tile.threads_y + tile.height() / 4;
+  int64_t bytes = 0;
   for (const AccessPattern& access : planner.AccessesOf(sum)) {
-    int64_t elements = ByteSize(planner.kernel().tensors[access.tensor].dtype);
+    const int64_t element = ByteSize(planner.kernel().tensors[access.tensor].dtype), chunk = kCopyBytes / element;
+    int64_t columns = tile.width(), rows = tile.height(), length = tile.length();
+    if (WantsRoomInColumns(tile, element)) columns += (columns * element / kRowOfBanks + 1) * chunk;
+    if (tile.is_turned) columns += kBanks;
+    if (tile.has_room && !access.uses[tile.x]) rows += tile.threads_y, length += chunk;
+    int64_t elements = element;
     for (AxisId axis : sum.axis_ids()) {
       if (!access.uses[axis]) continue;
       elements *= axis == tile.x                      ? columns
                   : axis == tile.y                    ? rows
-                  : axis == *sum.reduce_ids().begin() ? tile.length()
+                  : axis == *sum.reduce_ids().begin() ? length
                   : sum.Reduces(axis)                 ? planner.Extent(sum, axis)
                                                       : 1;
     }
