@@ -119,7 +119,7 @@ TEST(PackLanes, ConditionsAreStoredOneByOne) {
 // neighbours' values, with what was read before it changed.
 class RandomCode {
  public:
-  RandomCode(Program& program, uint64_t seed) : program_(program), rng_(seed), builder_(code_) {
+  RandomCode(const Program& program, uint64_t seed) : rng_(seed), builder_(code_) {
     for (BufferId id : program.buffers.ids())
       (program.buffers[id].name == "x" ? x_ : program.buffers[id].name == "y" ? y_ : tile_) = id;
     exp_ = 0;
@@ -239,7 +239,6 @@ class RandomCode {
     }
   }
 
-  Program& program_;
   Rng rng_;
   Code code_;
   Builder builder_;
