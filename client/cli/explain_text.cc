@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "client/cli/plain_text.h"
 #include "client/cli/print_values.h"
 #include "client/cli/roofline_bound.h"
 #include "client/cli/text_layout.h"
@@ -303,7 +304,7 @@ std::string ExplainText(const ExplainReply& reply, size_t columns) {
   std::string text =
       reply.row.fingerprint.substr(0, 12) + "  " + Wrap(OneLine(reply.row.kernel), columns, 14, 14) + "\n\n";
   std::vector<std::pair<std::string, std::string>> reasons;
-  for (const Fact& reason : reply.reasons) reasons.emplace_back(reason.name, OneLine(reason.value));
+  for (const Fact& reason : reply.reasons) reasons.emplace_back(reason.name, PlainLine(reason.value));
   text += WrappedFacts(reasons, std::min(columns, kWidest));
   text += RooflineText(reply, columns) + TransferText(reply, columns) + SearchText(reply, columns);
   text += ChangesText(reply, columns) + SpaceText(reply, columns) + RulesText(reply, columns);
