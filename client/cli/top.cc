@@ -102,6 +102,7 @@ void NoteSignals(bool is_live) {
   if (!is_live) return;
   for (int signal : {SIGHUP, SIGQUIT}) HandleUnlessIgnored(signal, note);
   note.sa_handler = [](int) { stopped = 1; };
+  note.sa_flags = SA_RESTART;  // what is being written to the terminal is written; a pause ends all the same
   HandleUnlessIgnored(SIGTSTP, note);
 }
 
