@@ -42,11 +42,27 @@ ValuePtr Select(ValuePtr condition, ValuePtr a, ValuePtr b) {
       ValueNode::Operation(Op::kSelect, type, {std::move(condition), std::move(a), std::move(b)}));
 }
 
-// Operations of one statement, each counted once. `unrolled`: variables that are numbers in each copy of the code. What
-// they choose between is not there twice.
+// Loops around a statement that are none in the code.
+struct Copies {
+  std::vector<VarId> unrolled;  // numbers in each copy of the code
+  VarId lane;                   // of vectors, of so many lanes
+  int64_t lanes = 1;
+};
+
+// Instructions that read or write one element of the buffer in each lane. Lanes that lie side by side are one access,
+// those a few elements apart (machine_model.h) as many as there are elements between them, others one each.
+int64_t CountAccess(const LoopProgram& program, BufferId buffer, const std::vector<Linear>& index,
+                    const Copies& copies) {
+  constexpr int64_t kWidestStride = 4;
+  if (!copies.lane || program.InRegisters(buffer)) return 1;
+  const int64_t stride = std::abs(program.vars.ExpandAxes(program.FlatIndex(buffer, index)).CoefOf(copies.lane));
+  return std::max<int64_t>(1, stride <= kWidestStride ? stride : copies.lanes);
+}
+
+// Operations of one statement, each counted once. What is chosen between by unrolled variables is not there twice.
 class ValueCounter {
  public:
-  ValueCounter(const VarTable& vars, const std::vector<VarId>& unrolled) : vars_(vars), unrolled_(unrolled) {}
+  ValueCounter(const LoopProgram& program, const Copies& copies) : program_(program), copies_(copies) {}
 
   int64_t Count(const ValuePtr& value) {
     if (!seen_.insert(value.get()).second) return 0;
@@ -55,6 +71,7 @@ class ValueCounter {
     if (value->kind == ValueNode::Kind::kGuard) return 2;  // an index and its comparison
     const bool is_long = value->kind == ValueNode::Kind::kOperation && IsElementary(value->op);
     int64_t count = is_long ? static_cast<int64_t>(kMeanInstructions) : 1;
+    if (value->kind == ValueNode::Kind::kLoad) count = CountAccess(program_, value->buffer, value->index, copies_);
     for (const ValuePtr& arg : value->args) count += Count(arg);
     return count;
   }
@@ -64,39 +81,44 @@ class ValueCounter {
     for (const ValuePtr& side : comparison.args) {
       if (side->IsConstant()) continue;
       if (side->kind != ValueNode::Kind::kIndex) return false;
-      const Linear form = vars_.ExpandAxes(side->index[0]);
+      const Linear form = program_.vars.ExpandAxes(side->index[0]);
       for (const Term& term : form.terms())
-        if (std::find(unrolled_.begin(), unrolled_.end(), term.var) == unrolled_.end()) return false;
+        if (std::find(copies_.unrolled.begin(), copies_.unrolled.end(), term.var) == copies_.unrolled.end())
+          return false;
     }
     return true;
   }
 
-  const VarTable& vars_;
-  const std::vector<VarId>& unrolled_;
+  const LoopProgram& program_;
+  const Copies& copies_;
   std::unordered_set<const ValueNode*> seen_;
 };
 
-int64_t CountStatement(const LoopProgram& program, const Stmt& stmt, std::vector<VarId>& unrolled) {
-  if (stmt.kind == Stmt::Kind::kStore) return 1 + ValueCounter(program.vars, unrolled).Count(stmt.value);
+int64_t CountStatement(const LoopProgram& program, const Stmt& stmt, Copies& around) {
+  if (stmt.kind == Stmt::Kind::kStore)
+    return CountAccess(program, stmt.buffer, stmt.index, around) + ValueCounter(program, around).Count(stmt.value);
   // A warp's instruction: itself, and words of its operands. A group's: its operands' descriptors.
   if (stmt.kind == Stmt::Kind::kInstruction && MeaningOf(*stmt.instruction).is_of_warp) {
     const InstructionMeaning& meaning = MeaningOf(*stmt.instruction);
     return stmt.operands.empty() ? meaning.rows * meaning.lanes / meaning.threads : meaning.is_of_group ? 3 : 7;
   }
-  const bool copies = stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled;
-  if (copies) unrolled.push_back(stmt.var);
+  const int64_t trips = stmt.kind == Stmt::Kind::kLoop ? std::max<int64_t>(1, program.vars.Range(stmt.extent).hi) : 1;
+  const bool is_unrolled = stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled;
+  const bool is_vector = stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kVectorized;
+  if (is_unrolled) around.unrolled.push_back(stmt.var);
+  if (is_vector) around.lane = stmt.var, around.lanes = trips;
   int64_t inside = 0;
-  for (const StmtPtr& child : stmt.body) inside += CountStatement(program, *child, unrolled);
-  if (!copies) return inside;
-  unrolled.pop_back();
-  return inside * std::max<int64_t>(1, program.vars.Range(stmt.extent).hi);
+  for (const StmtPtr& child : stmt.body) inside += CountStatement(program, *child, around);
+  if (is_unrolled) around.unrolled.pop_back();
+  if (is_vector) around.lane = {}, around.lanes = 1;
+  return is_unrolled ? inside * trips : inside;
 }
 
 }  // namespace
 
 int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt) {
-  std::vector<VarId> unrolled;
-  return CountStatement(program, stmt, unrolled);
+  Copies around;
+  return CountStatement(program, stmt, around);
 }
 
 std::vector<Linear> Lowering::OwnCoordinates(StageId stage) const {
