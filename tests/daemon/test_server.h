@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "backends/registry.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/mutex.h"
 #include "client/protocol/channel.h"
@@ -301,7 +302,8 @@ class TestServer {
   // Waits until something is true; false after a long while.
   template <typename Condition>
   static bool Eventually(const Condition& condition) {
-    for (int i = 0; i < 10'000; ++i) {
+    constexpr double kPatienceUs = 60e6;
+    for (const Stopwatch watch; watch.Microseconds() < kPatienceUs;) {
       if (condition()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
