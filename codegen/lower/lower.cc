@@ -50,11 +50,12 @@ struct Copies {
 };
 
 // Instructions that read or write one element of the buffer in each lane. Lanes that lie side by side are one access,
-// those a few elements apart (machine_model.h) as many as there are elements between them, others one each.
+// those a few elements apart (machine_model.h) as many as there are elements between them, others one each. A device's
+// compiler has its own way with them.
 int64_t CountAccess(const LoopProgram& program, BufferId buffer, const std::vector<Linear>& index,
                     const Copies& copies) {
   constexpr int64_t kWidestStride = 4;
-  if (!copies.lane || program.InRegisters(buffer)) return 1;
+  if (!copies.lane || program.for_gpu || program.InRegisters(buffer)) return 1;
   const int64_t stride = std::abs(program.vars.ExpandAxes(program.FlatIndex(buffer, index)).CoefOf(copies.lane));
   return std::max<int64_t>(1, stride <= kWidestStride ? stride : copies.lanes);
 }
