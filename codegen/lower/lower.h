@@ -11,7 +11,8 @@
 namespace hone {
 
 struct LowerLimits {
-  int64_t instructions = 12'000;  // emitted vector operations, after unrolling
+  // Emitted vector operations, after unrolling; on a processor, lanes that a load or store has far apart are one each.
+  int64_t instructions = 12'000;
   int64_t workspace_bytes = int64_t{4} << 30;
   int64_t registers_bytes = 16 << 10;  // of one tile
 };

@@ -39,6 +39,12 @@ TEST(InstructionCount, LanesFarApartAreOneEach) {
   EXPECT_EQ(CountOf(transposed, "split y.m 8\nreorder y.m.0 y.n y.m.1\nvectorize y.m.1"), "9") << "written so";
 }
 
+TEST(InstructionCount, OfADeviceLanesFarApartAreOneAccess) {
+  EXPECT_EQ(CountOf("kernel k(x: f32[N,M]) -> y: f32[M,N] where N=4, M=32 { y[m,n] = x[n,m] }",
+                    "bind y.m block.x\nvectorize y.n"),
+            "2");
+}
+
 TEST(InstructionCount, AnElementForAllLanesIsOneAccess) {
   EXPECT_EQ(CountOf("kernel k(x: f32[M], z: f32[N]) -> y: f32[M,N] where N=16, M=32 { y[m,n] = x[m] * z[n] }",
                     "vectorize y.n"),
